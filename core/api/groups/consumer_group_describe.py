@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe (69), versions 0–1: consumer groups with their epochs, and each member's
 subscription, current and target assignment (KIP-848).
 
-KIP-1099 (v1: the protocol that a member uses). Groups of other types are GROUP_ID_NOT_FOUND.
+KIP-1099 (v1: the protocol that a member uses). The response for a group of another type is
+GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pk.core.wire.messages.consumer_group_describe import (
 
 
 def _topics_of(group: DescribedGroup) -> Iterator[str]:
-    """The topics of the members' current and target assignments."""
+    """Return the topics of the members' current and target assignments."""
     for member in group.members:
         for assignment in (member.assignment, member.target_assignment):
             for topic in assignment.topic_partitions:
@@ -35,7 +36,7 @@ _DESCRIBE: Final = GroupDescribe(
 async def handle(
     context: Context, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
-    """Ask the coordinator of each group."""
+    """Describe each group, by its coordinator."""
     return await _DESCRIBE.answer(context, request)
 
 

@@ -22,7 +22,7 @@ from pk.core.wire.messages.consumer_group_heartbeat import (
 def handle(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    """Submit it to the group's coordinator."""
+    """Submit the heartbeat to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host, describing(context))
     coordinators = context.broker.groups.coordinators
     coordinators.check_protocol(GroupType.CONSUMER)

@@ -20,7 +20,7 @@ from pk.core.wire.messages.delete_groups import (
 async def handle(
     context: Context, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    """Ask the coordinator of each group."""
+    """Delete each group, by its coordinator."""
     answers: list[DeletableGroupResult | Awaitable[DeletableGroupResult]] = []
     for group_id in dict.fromkeys(request.groups_names):
         answers.append(_delete(context, group_id))
@@ -38,7 +38,7 @@ async def _wait(
 def _delete(
     context: Context, group_id: str
 ) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
-    """The result of one group; errors are in it."""
+    """Return the result for one group, including its error."""
     coordinators = context.broker.groups.coordinators
     if not allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
         return _failed(group_id, refusal(ResourceType.GROUP))
@@ -55,7 +55,7 @@ def _delete(
 
 
 async def _delete_share_group(context: Context, group_id: str) -> DeletableGroupResult:
-    """Delete its share partitions first."""
+    """Delete a share group, after the state of its share partitions."""
     await context.broker.groups.share_offsets.delete_group(group_id)
     return await context.broker.groups.coordinators.submit(
         group_id, lambda machine, _, now_ms: machine.delete_group(group_id, now_ms)

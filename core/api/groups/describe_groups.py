@@ -28,7 +28,7 @@ NOT_FOUND_SINCE: Final = 6
 
 
 def handle(context: Context, request: DescribeGroupsRequest) -> Answer[DescribeGroupsResponse]:
-    """Ask the coordinator of each group."""
+    """Describe each group, by its coordinator."""
     version = context.api_version
     operations = request.include_authorized_operations and version >= OPERATIONS_SINCE
     describe = GroupDescribe(

@@ -3,7 +3,7 @@
 KIP-98 (v1: transactional ids), KIP-699 (v4: several keys), KIP-932 (v6: share groups). A group's
 coordinator is the leader of its partition of `__consumer_offsets`, that of a transactional id of
 `__transaction_state`, that of a share partition (its key is group:topic id:partition) of
-`__share_group_state`; each topic is created at its first use. Until the partition has a leader the
+`__share_group_state`. Each topic is created at its first use. Until the partition has a leader, the
 response is COORDINATOR_NOT_AVAILABLE, and clients retry.
 """
 
@@ -34,7 +34,7 @@ SHARE_KEY: Final = 2
 SEVERAL_KEYS_SINCE: Final = 4
 SHARE_SINCE: Final = 6
 KEYS_MAX: Final = 256
-"""How many keys are checked to determine whether the client may have the topic created."""
+"""The maximum number of keys checked to determine whether a request may create the topic."""
 
 
 _REFUSALS: Final = dict(ERRORS.values())
@@ -79,8 +79,8 @@ async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoord
 
 
 def _may_ask(context: Context, request: FindCoordinatorRequest, needed: ResourceType) -> bool:
-    """Whether the topic may be created for this request: a client without any permission creates
-    none."""
+    """Return whether this request may create the topic: it must have a key that the client may
+    use."""
     if needed == ResourceType.CLUSTER or not is_on(context):
         return True
     several = context.api_version >= SEVERAL_KEYS_SINCE

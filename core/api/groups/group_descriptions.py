@@ -36,14 +36,14 @@ R = TypeVar("R", bound=Message)
 
 
 class DescribeRequest(Protocol):
-    """A request that describes groups of the consumer, share or streams protocol."""
+    """A request to describe groups of the consumer, share or streams protocol."""
 
     group_ids: list[str]
     include_authorized_operations: bool
 
 
 class GroupDescribe(Struct, Generic[D, R], frozen=True):
-    """One of these requests."""
+    """One of the APIs that describe groups."""
 
     group_type: GroupType
     failed: Callable[[str, KafkaError], D]
@@ -55,21 +55,22 @@ class GroupDescribe(Struct, Generic[D, R], frozen=True):
     them."""
 
     async def answer(self, context: Context, request: DescribeRequest) -> R | Awaitable[R]:
-        """Ask the coordinator of each group. Raises UNSUPPORTED_VERSION."""
+        """Describe the groups of a request, each by its coordinator. Raises UNSUPPORTED_VERSION."""
         context.broker.groups.coordinators.check_protocol(self.group_type)
         operations = request.include_authorized_operations
         return await self.describe(context, request.group_ids, with_operations=operations)
 
     def error_response(self, request: DescribeRequest, error: KafkaError, version: int) -> R:
-        """The response with the same error for every group."""
+        """Return the response with the same error for every group."""
         return self.response(groups=[self.failed(g, error) for g in request.group_ids])
 
     async def describe(
         self, context: Context, group_ids: Sequence[str], *, with_operations: bool
     ) -> R | Awaitable[R]:
-        """The response to a request for these groups, or an awaitable of it. A group that the
-        client may not describe is refused, whether it exists or not. A repeated group is answered
-        once. `with_operations` adds the client's authorized operations for each group (KIP-430)."""
+        """Return the response to a request for these groups, or an awaitable of it. A group that
+        the client may not describe is refused, whether it exists or not. A repeated group is
+        described once. `with_operations` adds the client's authorized operations for each group
+        (KIP-430)."""
 
         async def response(groups: list[D]) -> R:
             if with_operations:
@@ -124,7 +125,8 @@ class GroupDescribe(Struct, Generic[D, R], frozen=True):
 
 
 def failed_as(described: Callable[..., D]) -> Callable[[str, KafkaError], D]:
-    """The `failed` for descriptions of this class, which have the error's code and message."""
+    """Return a `failed` for descriptions of this class, which have fields for the error's code and
+    message."""
 
     def failed(group_id: str, error: KafkaError) -> D:
         message = error.message or None

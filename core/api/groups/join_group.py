@@ -15,11 +15,12 @@ from pk.core.group.settings import Client
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 NO_PROTOCOL_SINCE: Final = 7
-"""The first version in which null means that there is no protocol; older ones use an empty name."""
+"""The first version in which null means that no protocol was chosen; older ones use an empty
+name."""
 
 
 def handle(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
-    """Submit it to the group's coordinator."""
+    """Submit the join to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host)
     answer = context.broker.groups.coordinators.submit_nowait(
         request.group_id,

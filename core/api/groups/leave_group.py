@@ -1,5 +1,5 @@
-"""LeaveGroup (13), versions 0–5: members leave, so that the others need not wait for their sessions
-to expire.
+"""LeaveGroup (13), versions 0–5: members leave, so that the other members need not wait for their
+sessions to expire.
 
 KIP-345 (v3: several members, static ones by instance id), KIP-800 (v5: reasons).
 """
@@ -10,7 +10,7 @@ from pk.core.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespo
 
 
 def handle(context: Context, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
-    """Submit it to the group's coordinator."""
+    """Submit the request to the group's coordinator."""
     return context.broker.groups.coordinators.submit_nowait(
         request.group_id,
         lambda machine, _, now_ms: machine.leave(request, context.api_version, now_ms),

@@ -24,7 +24,8 @@ from pk.core.wire.messages.list_groups import (
 async def handle(
     context: Context, request: ListGroupsRequest
 ) -> ListGroupsResponse | Awaitable[Outcome[ListGroupsResponse]]:
-    """Ask every coordinator; COORDINATOR_LOAD_IN_PROGRESS if one has not loaded its groups yet."""
+    """List the groups of every coordinator. The error is COORDINATOR_LOAD_IN_PROGRESS if one has
+    not loaded its groups yet."""
     coordinators = context.broker.groups.coordinators
     coordinators.check_loaded()
     states = normalized(request.states_filter)
@@ -44,7 +45,7 @@ async def handle(
 
 
 async def _visible(context: Context, groups: list[ListedGroup]) -> list[ListedGroup]:
-    """The groups that the client may describe."""
+    """Return the groups that the client may describe."""
     if not is_on(context) or allows_cluster(context, Operation.DESCRIBE, log=False):
         return groups
     visible: list[ListedGroup] = []

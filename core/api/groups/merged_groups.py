@@ -1,6 +1,6 @@
-"""Merges repeated groups in requests for offsets: OffsetFetch and DescribeShareGroupOffsets answer
-a group once, for all that is requested of it. Its name takes a few bytes, its offsets may be
-many."""
+"""Merges repeated groups in requests for offsets: OffsetFetch and DescribeShareGroupOffsets
+describe a group once, with all topics that are requested of it. A group's name takes a few bytes,
+but its offsets may be many."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ G = TypeVar("G", bound=Asked)
 
 
 def merged(groups: Iterable[G]) -> list[G]:
-    """Each group once, at its first position, with the topics of its repetitions."""
+    """Return each group once, at its first position, with the topics of its repetitions."""
     found: dict[str, G] = {}
     for group in groups:
         first = found.setdefault(group.group_id, group)

@@ -1,9 +1,9 @@
 """OffsetCommit (8), versions 0–10: a consumer commits its offsets.
 
-Version 0 has no member (Kafka then wrote to ZooKeeper; here it is a commit from outside of the
+Version 0 has no member (Kafka then wrote to ZooKeeper; here the commit comes from outside the
 group), v1 adds the time of each commit, versions 2–4 the retention of offsets (KIP-186, KIP-211),
 v6 leader epochs (KIP-320), v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND (KIP-848), v10 topics
-by id. This handler refuses partitions that do not exist; the coordinator does the rest
+by id. This handler refuses partitions that do not exist. The coordinator does the rest
 (core/group/offsets.py), and the response waits until the records are safe.
 """
 
@@ -79,7 +79,7 @@ def _refused(
 
 
 def _failed_all(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    """Every partition with the same error."""
+    """Return the same error for every partition."""
     response = OffsetCommitResponse()
     for topic in request.topics:
         answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)

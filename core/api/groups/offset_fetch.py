@@ -40,7 +40,7 @@ TOPIC_ID_SINCE: Final = 10
 async def handle(
     context: Context, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """Ask the coordinator of each group."""
+    """Fetch each group's offsets from its coordinator."""
     version = context.api_version
     if version < SEVERAL_GROUPS_SINCE:
         group = _only_group(request)
@@ -67,7 +67,7 @@ async def _wait(answers: list[Any]) -> OffsetFetchResponse:
 
 
 async def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: bool) -> Any:
-    """A group's response, or an awaitable of it; errors are in the response."""
+    """Return the response for one group, including errors, or an awaitable of it."""
     if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
         return _failed(group, refusal(ResourceType.GROUP), context.api_version)
     refused: list[OffsetFetchResponseTopics] = []
@@ -106,10 +106,10 @@ async def _finish(
     answer: OffsetFetchResponseGroup,
     refused: list[OffsetFetchResponseTopics],
 ) -> OffsetFetchResponseGroup:
-    """Leave out topics that the client may not describe. Add the ids of topics, if those are used;
-    a topic that no longer has an id cannot be returned."""
+    """Leave out topics that the client may not describe. If topics are requested by id, add their
+    ids; a topic that no longer has an id cannot be returned."""
     if is_on(context):
-        # Those requested by name have been allowed.
+        # Topics requested by name have already been checked.
         found = answer.topics
         answer.topics = []
         for topic in found:
@@ -133,7 +133,7 @@ async def _finish(
 async def _named(
     context: Context, group: OffsetFetchRequestGroup
 ) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
-    """The request with the topics' names, and the responses for unknown ids."""
+    """Return the request with topic names, and the responses for unknown ids."""
     kept: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
     for topic in group.topics or ():
@@ -158,8 +158,8 @@ async def _without_denied(
     group: OffsetFetchRequestGroup,
     refused: list[OffsetFetchResponseTopics],
 ) -> OffsetFetchRequestGroup:
-    """The request without topics that the client may not describe, whose responses are added to
-    `refused`."""
+    """Return the request without topics that the client may not describe; add the responses for
+    those to `refused`."""
     kept: list[OffsetFetchRequestTopics] = []
     for topic in group.topics or ():
         if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
@@ -207,7 +207,7 @@ def _failed_topic(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetchRes
 def _failed(
     group: OffsetFetchRequestGroup, error: KafkaError, version: int
 ) -> OffsetFetchResponseGroup:
-    """The group's error; version 1 can return it only per partition."""
+    """Return the error for the group; version 1 can return it only for each partition."""
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     if version < TOP_LEVEL_ERROR_SINCE:
         answer.topics = [_failed_topic(topic, error.code) for topic in group.topics or ()]

@@ -1,6 +1,6 @@
-"""The common part of OffsetCommit, TxnOffsetCommit and OffsetDelete. The handler answers for
-partitions that do not exist, and for topics that the client may not read. The group's coordinator
-decides about the rest, and both responses are merged."""
+"""The common part of OffsetCommit, TxnOffsetCommit and OffsetDelete. The handler makes the results
+for partitions that do not exist, and for topics that the client may not read. The group's
+coordinator decides about the other partitions, and both results are merged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Request(Protocol):
 
 T = TypeVar("T", bound=Named)
 Answer = Callable[[Any, list[Any]], T]
-"""(topic of the request, results of its partitions) → its result."""
+"""(topic of the request, results for its partitions) → the topic's result."""
 
 
 async def refuse_missing(
@@ -46,8 +46,8 @@ async def refuse_missing(
     by_id: bool = False,
     complete: Callable[[Any, TopicImage], None] | None = None,
 ) -> list[T]:
-    """Remove from the request everything that does not exist, or may not be read; returns the
-    results for it.
+    """Remove from the request everything that does not exist, or that the client may not read.
+    Returns the results for the removed parts.
 
     A topic without partitions is left out, as in Apache Kafka; one that does not exist gets a
     result. `partition_answer` is the class of a partition's result. `by_id`: the request uses topic
@@ -87,8 +87,8 @@ async def refuse_missing(
 
 
 async def made_ahead(records: Iterable[Record], reply: Any = None) -> CommitRecords:
-    """Make and encode the records of offsets before the coordinator decides about them. `reply` is
-    the answer to a commit."""
+    """Build and encode the records of offsets before the coordinator decides about them. `reply` is
+    the reply to the commit."""
     made = CommitRecords(reply)
     for record in records:
         made.add(record)
@@ -99,7 +99,7 @@ async def made_ahead(records: Iterable[Record], reply: Any = None) -> CommitReco
 def merged(
     refused: list[T], decided: list[T], key: Callable[[T], Hashable] = attrgetter("name")
 ) -> list[T]:
-    """The handler's and the coordinator's results, with each topic once."""
+    """Return the handler's and the coordinator's results, with each topic once."""
     found: dict[Hashable, T] = {}
     for topic in chain(refused, decided):
         same = found.setdefault(key(topic), topic)

@@ -1,6 +1,6 @@
 """StreamsGroupDescribe (89), version 0: streams groups with their epochs and topologies, and each
-member's current and target tasks (KIP-1071). Groups of other types are GROUP_ID_NOT_FOUND.
-"""
+member's current and target tasks (KIP-1071). The response for a group of another type is
+GROUP_ID_NOT_FOUND."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pk.core.wire.messages.streams_group_describe import (
 
 
 def _topics_of(group: DescribedGroup) -> Iterator[str]:
-    """The topics of the topology."""
+    """Return the topics of the topology."""
     for part in group.topology.subtopologies or () if group.topology is not None else ():
         yield from part.source_topics
         for topic in (*part.repartition_source_topics, *part.state_changelog_topics):
@@ -33,7 +33,7 @@ _DESCRIBE: Final = GroupDescribe(
 async def handle(
     context: Context, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse | Awaitable[StreamsGroupDescribeResponse]:
-    """Ask the coordinator of each group."""
+    """Describe each group, by its coordinator."""
     return await _DESCRIBE.answer(context, request)
 
 

@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat (88), version 0: a member of a streams group joins with its topology,
 learns its tasks, and leaves (KIP-1071).
 
-Topics that are missing for the topology are reported as a status in a successful response. The
-broker creates missing internal topics (core/group/streams/groups.py).
+Topics that the topology needs and that do not exist are reported as a status in a successful
+response. The broker creates missing internal topics (core/group/streams/groups.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pk.core.wire.messages.streams_group_heartbeat import (
 def handle(
     context: Context, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse | Awaitable[Outcome[StreamsGroupHeartbeatResponse]]:
-    """Submit it to the group's coordinator."""
+    """Submit the heartbeat to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.groups.coordinators
     coordinators.check_protocol(GroupType.STREAMS)
@@ -40,8 +40,8 @@ def handle(
 
 
 def _check_topology(context: Context, topology: Topology) -> None:
-    """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) if the member may not describe topics that it
-    reads and writes, or not create those that the broker would create for it."""
+    """Raise KafkaError(TOPIC_AUTHORIZATION_FAILED) if the member may not describe the topics that
+    it reads and writes, or not create the internal topics that the broker would create for it."""
     parts = topology.subtopologies
     read = (name for part in parts for name in part.source_topics)
     check_subscription(context, chain(read, _internal(parts)))
@@ -54,7 +54,7 @@ def _check_topology(context: Context, topology: Topology) -> None:
 
 
 def _internal(parts: list[Subtopology]) -> Iterator[str]:
-    """The names of the group's internal topics."""
+    """Return the names of the topology's internal topics."""
     for part in parts:
         for topic in chain(part.repartition_source_topics, part.state_changelog_topics):
             yield topic.name

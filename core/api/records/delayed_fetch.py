@@ -1,9 +1,9 @@
 """A fetch that found too little, and waits for more: Kafka's DelayedFetch.
 
-It has no task while it waits (core/broker/purgatory.py), since at the end of a log there is one for
-each record. The server starts it, and is called with the answer. If the records are not in the page
-cache, or the session has grown, making the answer takes a while, and it is awaited instead. It is
-also awaited if there is no server.
+It has no task while it waits (core/broker/purgatory.py), since at the end of a log there is a
+waiting fetch for each record. The server starts the fetch, which calls it back with the response.
+If the records are not in the page cache, or the session has grown, building the response takes a
+while, so the server awaits the fetch instead. A caller that is not the server always awaits it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pk.core.broker.purgatory import DelayedOperation
 from pk.core.wire.messages.fetch import FetchResponse
 
 Done: TypeAlias = Callable[["DelayedFetch", Outcome[FetchResponse] | Exception | None], None]
-"""Called with the answer or the error, or with None if the answer must be awaited."""
+"""Called with the response or the error, or with None if the response must be awaited."""
 
 
 class DelayedFetch(DelayedOperation):
-    """See the module. It names few partitions."""
+    """A waiting fetch. It has at most `INLINE_PARTITIONS` partitions when it is created."""
 
     __slots__ = ("_done", "_fetch")
 
@@ -31,12 +31,12 @@ class DelayedFetch(DelayedOperation):
         self._fetch = fetch
 
     def start(self, done: Done) -> None:
-        """Wait, and then call `done` once. It must not raise."""
+        """Start to wait. `done` is called once, and must not raise."""
         self._done = done
         self.purgatory.delay(self)
 
     def cancel(self) -> None:
-        """Give up: the answer is no longer wanted."""
+        """Stop waiting, because the response is no longer needed."""
         self.purgatory.end(self)
         del self._fetch, self._done
 
@@ -52,14 +52,14 @@ class DelayedFetch(DelayedOperation):
         if outcome is _TOO_LITTLE:
             return False
         done = self._done
-        del self._done  # it refers to the connection
+        del self._done  # it references the connection
         if outcome is not None:
             del self._fetch
         self.purgatory.end(self)
         try:
             done(self, outcome)
         finally:
-            del done, outcome  # an exception refers to this frame: only the collector would free it
+            del done, outcome  # an exception references this frame
         return True
 
     def _outcome(self, expired: bool) -> Any:
@@ -78,6 +78,7 @@ _TOO_LITTLE = object()
 
 
 async def wait(fetch: Fetch, deadline: float) -> Outcome[FetchResponse]:
-    """Read again whenever a partition moves, until there is enough or `deadline` (trio's clock)."""
+    """Read again whenever a partition changes, until there is enough, or until `deadline` (trio's
+    clock)."""
     await fetch.read_until(fetch.keys(), deadline)
     return fetch.answer()

@@ -1,6 +1,6 @@
-"""DeleteRecords (21), versions 0–2: delete the records before an offset (KIP-107).
+"""DeleteRecords (21), versions 0–2: deletes the records before an offset (KIP-107).
 
-The leader deletes them immediately, followers with their next fetches. The answer waits up to
+The leader deletes them immediately, followers with their next fetches. The response waits up to
 `timeout_ms` for every live replica.
 """
 
@@ -23,14 +23,14 @@ from pk.core.wire.messages.delete_records import (
 )
 
 HIGH_WATERMARK = -1
-"""The offset that means everything readers can see."""
+"""The offset that stands for the high watermark."""
 
 
 async def handle(
     context: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    """Move the start of each partition. The low watermark in the answer is the smallest start of
-    its replicas."""
+    """Advance the log start offset of each partition. The low watermark in the response is the
+    lowest log start offset of the partition's live replicas."""
     response = DeleteRecordsResponse()
     waiting: list[_Waiting] = []
     for topic in request.topics:
@@ -53,7 +53,7 @@ async def handle(
 
 
 class _Waiting(NamedTuple):
-    """A partition whose followers have not yet deleted what its leader has."""
+    """A partition whose followers have not yet deleted the records that its leader has deleted."""
 
     partition: Partition
     offset: int
@@ -92,9 +92,9 @@ async def _wait(
 
 
 def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple[Partition, int]:
-    """The partition, and its new start offset. Raises KafkaError: INVALID_TOPIC_EXCEPTION for an
-    internal topic, whose coordinators need all of it, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and
-    what the partition raises."""
+    """Advance the log start offset. Returns the partition and its new log start offset. Raises
+    KafkaError: INVALID_TOPIC_EXCEPTION for an internal topic, whose coordinators need all records,
+    POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and the partition's errors."""
     check(context, Operation.DELETE, ResourceType.TOPIC, topic)
     partition = context.broker.data.replicas.partition(topic, wish.partition_index)
     if topic in INTERNAL_TOPICS:

@@ -1,7 +1,7 @@
 """Fetch, versions 0–3, for consumers of 0.10 and before.
 
 They read messages of the formats v0 (versions 0, 1) and v1 (2, 3), so the record batches of the log
-are converted for the answer (core/broker/requests/down_conversion.py).
+are converted for the response (core/broker/requests/down_conversion.py).
 """
 
 from pk.core.api.records.fetch_request import CONSUMER, Fetch
@@ -16,8 +16,9 @@ VERSION_MESSAGE_V1 = 2
 
 
 async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
-    """Read, convert, and answer. If only control batches were found, of which nothing remains, wait
-    for more: the client would repeat its request immediately after an empty answer."""
+    """Read, convert, and respond. If only control batches were found, no messages remain after the
+    conversion. Then wait for more: the client would repeat its request immediately after an empty
+    response."""
     purgatory, deadline = fetch.context.broker.purgatory, fetch.deadline
     partitions = fetch.partitions()
     while True:
@@ -35,8 +36,8 @@ async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
 
 
 async def _lower(fetch: Fetch) -> bool:
-    """Convert the batches found to messages of the version's format. Returns whether there are any,
-    or an error to report."""
+    """Convert the batches found to messages of the version's format. Returns whether the response
+    has messages, or an error to report."""
     magic = 1 if fetch.context.api_version >= VERSION_MESSAGE_V1 else 0
     left, any_found = fetch.max_bytes, fetch.urgent
     for fetched, data in fetch.found:

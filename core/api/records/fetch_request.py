@@ -1,13 +1,13 @@
-"""One Fetch request: its session, the partitions it wants, and the results of their last read.
+"""One Fetch request: its session, the requested partitions, and the results of their last read.
 
 A follower has every record before its fetch offset. The handler reports that offset to the
-partition before it reads, so that the answer carries the high watermark that results.
+partition before it reads, so that the response has the resulting high watermark.
 
-For a consumer that repeatedly names many partitions without a session, the connection remembers
-what one would know (RepeatedFetch): partitions that have not moved are answered as before.
+For a consumer that repeatedly lists many partitions without a session, the connection remembers
+what a session would know (RepeatedFetch): unchanged partitions get the same result as before.
 
 A follower's next request in its session ends the wait of the previous one, which gets an empty
-answer. So partitions that are new to the follower do not wait for the end of a long poll.
+response. Therefore new partitions of the follower do not wait for the end of a long poll.
 """
 
 from __future__ import annotations
@@ -59,25 +59,25 @@ VERSION_REPLICA_STATE = 15
 VERSION_NODE_ENDPOINTS = 16
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
-"""Reads up to the log end, from any replica."""
+"""The replica id of a client that reads up to the log end, from any replica."""
 
 PARTITION_BYTES = 50
 RESPONSE_BYTES = 50
-"""About how much longer an answer is than its records, for each partition and in total. Quotas
-count all of it."""
+"""The approximate size of a response without its records, in bytes, for each partition and in
+total. Quotas count all of it."""
 
 INLINE_PARTITIONS = 64
-"""A fetch of more partitions is read in a task that lets others run."""
+"""A fetch with more partitions is read in a task that lets other tasks run."""
 
 REPEATED_MIN = INLINE_PARTITIONS
 REPEATED_MAX = 10_000
-"""A connection remembers a fetch of more partitions than the first, up to the second."""
+"""A connection remembers a fetch with more partitions than `REPEATED_MIN`, up to `REPEATED_MAX`."""
 
 LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class Fetch:
-    """One request: the partitions it wants, and the results of their last read."""
+    """One request: the requested partitions, and the results of their last read."""
 
     __slots__ = (
         "context",
@@ -109,13 +109,15 @@ class Fetch:
             state = request.replica_state
             self.replica_id, replica_epoch = state.replica_id, state.replica_epoch
         self.follower: FollowerFetch | None = None
-        """A follower's request, for the partitions; None for a consumer's."""
+        """The follower's progress, which the request reports to the partitions; None for a
+        consumer."""
         if self.replica_id >= 0:
             self.follower = FollowerFetch(self.replica_id, replica_epoch)
         self.counted = self.replica_id < 0
-        """Whether the partitions know the progress of this follower."""
+        """Whether this follower's progress has been reported to the partitions."""
         self.expected_epoch = FINAL_EPOCH
-        """The session's epoch of this request: another one means that its next request has come."""
+        """The session's epoch for this request. If the session has a different epoch, its next
+        request has arrived."""
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         quotas = context.broker.client_quotas
         if quotas.is_on and self.replica_id < 0:
@@ -127,8 +129,8 @@ class Fetch:
         self.urgent = False
 
     def _reader(self) -> Reader:
-        """How far the client may read: a consumer up to the high watermark or the last stable
-        offset, others up to the log's end."""
+        """Return a reader with the client's limit: a consumer reads up to the high watermark or the
+        last stable offset, others up to the log end."""
         committed = self.request.isolation_level == READ_COMMITTED
         up_to = UpTo.LAST_STABLE_OFFSET if committed else UpTo.HIGH_WATERMARK
         version = self.context.api_version
@@ -136,16 +138,16 @@ class Fetch:
             up_to if self.replica_id == CONSUMER else UpTo.LOG_END,
             self.max_bytes,
             committed=committed,
-            # Converted, the partitions before may come to nothing: then this one's first batch is
-            # the whole answer.
+            # The conversion may leave nothing of the partitions before this one. Then this
+            # partition's first batch is the whole response.
             every_first_whole=version < VERSION_BATCH,
             reads_zstd=version >= VERSION_ZSTD,
         )
 
-    # --- the partitions that it wants ---
+    # --- requested partitions ---
 
     def begin(self) -> None:
-        """Find or open the session, and the partitions wanted in it. Call this first."""
+        """Find or open the session, and determine the requested partitions. Call this first."""
         request, broker = self.request, self.context.broker
         sessions, now_ms = broker.data.fetch_sessions, broker.clock.now_ms()
         by_id = self.context.api_version >= VERSION_TOPIC_ID
@@ -191,18 +193,19 @@ class Fetch:
             session.used_at = self.context.broker.clock.time()
             authorizer = self.context.broker.authorization.authorizer
             if session.authorizer is not authorizer:
-                # ACLs changed: partitions that have not moved must report a refusal too.
+                # ACLs have changed, so unchanged partitions must be read again, in case the client
+                # is refused.
                 session.authorizer, session.dirty = authorizer, dict(session.partitions)
 
     def _remembered(self) -> RepeatedFetch | None:
-        """The connection's memory of repeated fetches, if this fetch may use it."""
+        """Return the connection's memory of repeated fetches, if this fetch may use it."""
         repeated, request = self.context.repeated, self.request
         if (
             repeated is None
             or repeated.in_use
             or self.replica_id != CONSUMER
             or self.context.api_version < VERSION_BATCH
-            or request.rack_id  # the nearest replica may be another one, though nothing moves
+            or request.rack_id  # the nearest replica may change while the partition does not
         ):
             return None
         count = 0
@@ -213,8 +216,9 @@ class Fetch:
         return repeated if count > REPEATED_MIN and not repeated.in_use else None
 
     def _name_again(self, repeated: RepeatedFetch) -> Partitions:
-        """The partitions that the request names, in its order, as `repeated` knows them. Those that
-        are new, or wanted with other parameters than before, are dirty."""
+        """Return the requested partitions, in the order of the request, as `repeated` knows them.
+        Partitions that are new, or that are requested with different parameters than before, become
+        dirty."""
         context = self.context
         terms = (
             context.api_version,
@@ -249,19 +253,19 @@ class Fetch:
 
     @property
     def _overtaken(self) -> bool:
-        """Whether a follower has sent the session's next request, or closed it."""
+        """Whether a follower has sent the session's next request, or closed the session."""
         session = self.session
         return session is not None and session.epoch != self.expected_epoch and self.replica_id >= 0
 
     @property
     def _watched(self) -> FetchSession | None:
-        """The session to notify when partitions move. (For a debugging consumer that is the
-        log's end.)"""
+        """The session to notify when partitions change. (None for a debugging consumer, which waits
+        for the log end.)"""
         return (self.session or self.repeated) if self.replica_id != DEBUGGING_CONSUMER else None
 
     def _name(self, partitions: Partitions, session: FetchSession | None = None) -> Partitions:
-        """Add what the request names to `partitions`, which are those of `session` if it exists
-        already."""
+        """Add the requested partitions to `partitions`, which are those of `session` if it already
+        exists."""
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         image = self.context.broker.image
         for topic in self.request.topics:
@@ -278,23 +282,23 @@ class Fetch:
                     partitions[key] = fetched
                 if session is not None:
                     fetched.session = session
-                    session.dirty.pop(key, None)  # those named last are read last
+                    session.dirty.pop(key, None)  # partitions in the request are read last
                     session.dirty[key] = fetched
                 fetched.want(wish)
         return partitions
 
-    # --- reading them ---
+    # --- reading ---
 
     def read(self) -> bool:
-        """Read the records available now. True if they suffice for an answer, or if some must first
-        be read from disk."""
+        """Read the records available now. Returns True if they suffice for a response, or if some
+        must first be read from disk."""
         self._begin_round()
         for fetched in self._to_read():
             self._read_one(fetched)
         return self._has_enough()
 
     async def _read_in_steps(self) -> bool:
-        """The same as `read`, but lets others run."""
+        """Like `read`, but let other tasks run."""
         self._begin_round()
         for fetched in self._to_read():
             await let_others_run()
@@ -324,15 +328,17 @@ class Fetch:
         if self._overtaken:
             return []
         if (repeated := self.repeated) is not None:
-            # In the order of the request: a byte limit starves none, if the client changes that.
+            # The order is that of the request. If the client changes its order, a byte limit
+            # starves no partition.
             dirty = repeated.dirty
             return [one for key, one in self.wanted.items() if key in dirty] if dirty else []
         watched = self._watched
         return list((self.wanted if watched is None else watched.dirty).values())
 
     async def read_until(self, keys: list[Hashable], deadline: float) -> None:
-        """Read, and read again whenever one of `keys` is touched, until there is enough and nothing
-        is left out because it must be read from disk, or until `deadline` (trio's clock)."""
+        """Read, and read again whenever one of `keys` is touched, until there is enough and no
+        records are left out because they must be read from disk, or until `deadline` (trio's
+        clock)."""
         purgatory = self.context.broker.purgatory
         await self.reader.warm_up()
         while True:
@@ -346,11 +352,12 @@ class Fetch:
 
     @property
     def deadline(self) -> float:
-        """The time (trio's clock) until which the request may wait, if it came just now."""
+        """The time (trio's clock) until which the request may wait, if it arrived now."""
         return self.context.broker.clock.time() + max(self.request.max_wait_ms, 0) / 1000
 
     def _answer_for(self, fetched: FetchedPartition) -> PartitionData | None:
-        """The answer for one partition. None if the session's client knows all of it already."""
+        """Return the result for one partition, or None if nothing has changed since the session's
+        last response."""
         partition = None
         try:
             partition = self._partition(fetched)
@@ -372,7 +379,7 @@ class Fetch:
     def _read_partition(
         self, partition: Partition, fetched: FetchedPartition
     ) -> PartitionData | None:
-        """The same, but raises KafkaError instead of reporting it."""
+        """Like `_answer_for`, but raise KafkaError instead of reporting it."""
         nearer, log = -1, partition.log
         if (watched := self._watched) is not None:
             partition.watch(fetched, watched)
@@ -434,7 +441,7 @@ class Fetch:
         return answer
 
     def _nearer(self, partition: Partition, offset: int) -> int:
-        """The replica that a consumer of this rack should read from, -1 for the leader
+        """Return the replica from which a consumer of this rack should read, or -1 for the leader
         (KIP-392)."""
         broker = self.context.broker
         if broker.config.replica_selector_class != RACK_AWARE_SELECTOR or not partition.leads:
@@ -444,8 +451,8 @@ class Fetch:
         )
 
     def code_of(self, error: KafkaError) -> int:
-        """The error's code. Clients too old for the code of a failed disk get one that makes them
-        look for another leader."""
+        """Return the error's code. Clients that do not know KAFKA_STORAGE_ERROR get a code that
+        makes them look for another leader."""
         if (
             error.code == ErrorCode.KAFKA_STORAGE_ERROR
             and self.context.api_version < VERSION_STORAGE_ERROR
@@ -454,8 +461,8 @@ class Fetch:
         return error.code
 
     def _partition(self, fetched: FetchedPartition) -> Partition:
-        """The partition, if this broker leads it in the epoch that the client knows. Raises
-        KafkaError."""
+        """Return the partition, if the client may read it from this broker in the leader epoch that
+        the client knows. Raises KafkaError."""
         broker = self.context.broker
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         if by_id and (not fetched.topic or self.repeated is not None):
@@ -480,8 +487,8 @@ class Fetch:
         return partition
 
     def _check_allowed(self, topic: str) -> None:
-        """Raise TOPIC_AUTHORIZATION_FAILED unless the client may read, or is a follower of this
-        cluster."""
+        """Raise TOPIC_AUTHORIZATION_FAILED unless the client may read the topic, or is a broker of
+        this cluster."""
         context = self.context
         if self.replica_id >= 0:
             may_read = allows_cluster(context, Operation.CLUSTER_ACTION)
@@ -497,8 +504,8 @@ class Fetch:
     def _records_of(
         self, partition: Partition, fetched: FetchedPartition
     ) -> tuple[Found, EpochEnd | None]:
-        """The partition's records for this reader, and the point at which the client's log diverges
-        from ours. Raises KafkaError."""
+        """Return the partition's records for this reader, and the point at which the client's log
+        diverges from the partition's. Raises KafkaError."""
         diverging = divergence(partition.log, fetched.fetch_offset, fetched.last_fetched_epoch)
         if diverging is not None:
             return Found(), diverging
@@ -515,7 +522,7 @@ class Fetch:
     def _count(
         self, partition: Partition, fetched: FetchedPartition, follower: FollowerFetch
     ) -> None:
-        """Report the progress of this follower to the partition. Raises OFFSET_OUT_OF_RANGE,
+        """Report this follower's progress to the partition. Raises OFFSET_OUT_OF_RANGE,
         NOT_LEADER_OR_FOLLOWER."""
         log, offset = partition.log, fetched.fetch_offset
         if not log.state.log_start_offset <= offset <= log.state.log_end_offset:
@@ -523,7 +530,7 @@ class Fetch:
         partition.follower_fetched(follower, fetched)
 
     def _holds_back(self, partition: Partition) -> bool:
-        """Whether this follower has to wait for the leader's quota."""
+        """Return whether this follower gets no records, because the leader's quota is used up."""
         return (
             self.context.broker.data.replication_quotas.leader.exceeded
             and self.replica_id not in partition.isr
@@ -535,7 +542,7 @@ class Fetch:
         return is_throttled(replicas, partition.tp.partition, self.context.broker.node_id)
 
     def _count_throttled(self) -> None:
-        """Count the bytes that go to throttled replicas."""
+        """Count the bytes sent to throttled replicas."""
         quota = self.context.broker.data.replication_quotas.leader
         if self.replica_id < 0 or quota.unlimited or not self.reader.bytes:
             return
@@ -547,7 +554,7 @@ class Fetch:
         quota.passed(total)
 
     def _name_leader(self, answer: PartitionData, fetched: FetchedPartition) -> None:
-        """Name the current leader (KIP-951)."""
+        """Set the current leader in a partition's result (KIP-951)."""
         if self.context.api_version >= VERSION_NODE_ENDPOINTS:
             leader = self.context.broker.state.leader_of(fetched.topic, fetched.partition)
             if leader is not None:
@@ -556,7 +563,7 @@ class Fetch:
                 )
 
     def partitions(self) -> list[Partition]:
-        """The wanted partitions that this broker has."""
+        """Return the requested partitions that this broker has."""
         replicas = self.context.broker.data.replicas
         partitions: list[Partition] = []
         for fetched in list(self.wanted.values()):
@@ -566,7 +573,7 @@ class Fetch:
         return partitions
 
     def keys(self) -> list[Hashable]:
-        """The keys of the purgatory to wait for."""
+        """Return the purgatory's keys to wait for."""
         if (watched := self._watched) is not None:
             return [watched]
         keys: list[Hashable] = []
@@ -577,10 +584,11 @@ class Fetch:
             keys += partitions
         return keys
 
-    # --- the answer ---
+    # --- response ---
 
     def answer(self) -> FetchResponse:
-        """The response, by topic. In a session it has only what changed. It ends the request."""
+        """Return the response, by topic. A session's response has only the partitions that changed.
+        Call this last."""
         self._count_throttled()
         if self.repeated is not None:
             self.found = self._found_again()
@@ -608,8 +616,9 @@ class Fetch:
                 fetched.high_watermark = data.high_watermark
                 fetched.sent_log_start_offset = data.log_start_offset
                 served = data.records is not None and data.records.length
-                # A partition that got records goes to the end, so that a byte limit starves none.
-                # (It may be gone: the session's next request is handled while this one waits.)
+                # A partition with records moves to the end, so that a byte limit starves no
+                # partition. (It may be missing: the session's next request is handled while this
+                # one waits.)
                 if self.incremental and served and self.wanted.pop(fetched.key, None):
                     self.wanted[fetched.key] = fetched
                     if self.session.dirty.pop(fetched.key, None):
@@ -619,8 +628,8 @@ class Fetch:
         return response
 
     def _found_again(self) -> list[tuple[FetchedPartition, PartitionData]]:
-        """The partitions found now. For the other partitions, the result of the round in which they
-        last changed."""
+        """Return the partitions in this round's results, and the other partitions with the result
+        of the round in which they last changed."""
         news = dict(self.found)
         return [
             (fetched, data)
@@ -636,8 +645,8 @@ class Fetch:
             counted.replication_bytes_out += size
 
     def _wait_ms(self) -> int:
-        """The time that the client must wait because of the records found, in ms; 0 if it need not
-        wait."""
+        """Return the time that the client must wait because of the records found, in ms; 0 if it
+        need not wait."""
         quotas = self.context.broker.client_quotas
         if not quotas.is_on or self.replica_id >= 0:
             return 0
@@ -647,8 +656,8 @@ class Fetch:
         )
 
     def _held_back(self, wait_ms: int) -> FetchResponse:
-        """The empty answer to a client that must wait (KIP-219). The client repeats its request,
-        even one that would have opened a session."""
+        """Return the empty response to a client that must wait (KIP-219). The client repeats its
+        request, even one that would have opened a session."""
         if self.session is None or not self.incremental:
             if self.session is not None:
                 self.context.broker.data.fetch_sessions.close(self.session.id)
@@ -656,7 +665,7 @@ class Fetch:
         return FetchResponse(throttle_time_ms=wait_ms, session_id=self.session.id)
 
     def _add_endpoints(self, response: FetchResponse, leaders: set[int]) -> None:
-        """The endpoints of the leaders that the answer names."""
+        """Add the endpoints of the leaders that the response names."""
         for leader in sorted(leaders):
             endpoint = self.context.broker.state.endpoint(leader, self.context.listener)
             if endpoint is not None:

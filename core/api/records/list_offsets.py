@@ -1,11 +1,11 @@
-"""ListOffsets (2), versions 0–11: the offset at a time, or at a named position.
+"""ListOffsets (2), versions 0–11: the offset at a time, or at a special timestamp.
 
 KIP-79 (by time), KIP-98 (v2: isolation), KIP-207 (a new leader that does not know its high
 watermark), KIP-320 (v4: epochs), KIP-734 (v7: -3), KIP-405 (v8: -4, v9: -5), KIP-1005, KIP-1023
 (v11: -6).
 
-Version 0, older than times in records, asks for up to `max_num_offsets` offsets to begin at: the
-starts of segments that were last written at or before the time, newest first, and the log's end.
+Version 0 is older than timestamps in records. It requests up to `max_num_offsets` offsets: the base
+offsets of segments that were last written at or before the time, newest first, and the log end.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ NOTHING: Final[Found] = (-1, -1, -1)
 
 
 async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look up every partition. The error of one is in its own answer."""
+    """Look up the offset for every partition. Each partition has its own error."""
     response = ListOffsetsResponse()
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
@@ -84,7 +84,7 @@ async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
 def _each(
     request: ListOffsetsRequest, response: ListOffsetsResponse
 ) -> Iterator[tuple[str, ListOffsetsPartition, ListOffsetsPartitionResponse]]:
-    """Each topic and wanted offset, with its answer, which is already in `response`."""
+    """Yield each topic and requested partition, with its result, which is already in `response`."""
     for topic in request.topics:
         answers: list[ListOffsetsPartitionResponse] = []
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -96,7 +96,7 @@ def _each(
 async def _find(
     context: Context, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
 ) -> Found:
-    """The offset that `wish` asks for. Raises KafkaError."""
+    """Return the offset that `wish` requests. Raises KafkaError."""
     when = wish.timestamp
     if when < EARLIEST_PENDING_UPLOAD or context.api_version < FIRST_VERSION.get(when, 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -111,7 +111,7 @@ async def _find(
             if request.replica_id == CONSUMER
             else partition.log.state.log_end_offset
         )
-    # KIP-207: records that the last leader acknowledged may be above the high watermark that this
+    # KIP-207: the previous leader may have acknowledged records above the high watermark that this
     # broker knows.
     behind = (
         request.replica_id == CONSUMER and partition.high_watermark < partition.epoch_start_offset
@@ -142,14 +142,15 @@ async def _find(
 
 
 def _not_available(context: Context) -> KafkaError:
-    """The answer as long as the high watermark has not reached our leader epoch."""
+    """Return the error until the high watermark has reached the offset at which the leader epoch
+    began."""
     if context.api_version >= VERSION_OFFSET_NOT_AVAILABLE:
         return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _latest_tiered(partition: Partition) -> Found:
-    """The last offset in remote storage."""
+    """Return the last offset in remote storage."""
     if partition.remote is None:
         return NOTHING
     offset, epoch = partition.remote.highest_copied(partition.log)
@@ -157,20 +158,20 @@ def _latest_tiered(partition: Partition) -> Found:
 
 
 def _earliest_pending_upload(partition: Partition) -> Found:
-    """The first offset that is not in remote storage yet."""
+    """Return the first offset that is not in remote storage yet."""
     log, remote = partition.log, partition.remote
     if remote is None or not partition.config.remote_storage_enable:
         return NOTHING
     copied, _ = remote.highest_copied(log)
     if copied < 0 and log.state.local_log_start_offset != log.state.log_start_offset:
-        return NOTHING  # there are copies, of which this leader does not know yet
+        return NOTHING  # copies exist that this leader does not know yet
     offset = max(copied + 1, log.state.log_start_offset)
     return offset, -1, log.state.epochs.epoch_of(offset)
 
 
 async def _search(partition: Partition, end: int, when: int) -> Found:
-    """Search the log for a time, its remote segments first. A record at or after `end` does not
-    count as found. Raises KafkaError."""
+    """Search the log for a time, its remote segments first. A record at or after offset `end` does
+    not count as found. Raises KafkaError."""
     log = partition.log
     local_start = log.state.local_log_start_offset
     found: FoundTimestamp | None = None
@@ -192,7 +193,7 @@ async def _search(partition: Partition, end: int, when: int) -> Found:
 async def _search_remote(
     partition: Partition, local_start: int, when: int
 ) -> FoundTimestamp | None:
-    """Search the remote segments, for as long as `remote.list.offsets.request.timeout.ms`. Raises
+    """Search the remote segments, for at most `remote.list.offsets.request.timeout.ms`. Raises
     KafkaError."""
     log, remote = partition.log, partition.remote
     if remote is None:
@@ -220,8 +221,8 @@ async def _search_remote(
 async def _starts(
     context: Context, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
 ) -> list[int]:
-    """Version 0: offsets in descending order. A consumer gets none above the high watermark. Raises
-    KafkaError."""
+    """Return the offsets for version 0, in descending order. A consumer gets no offset above the
+    high watermark. Raises KafkaError."""
     partition = context.broker.data.replicas.partition(topic, wish.partition_index)
     if request.replica_id != DEBUGGING_CONSUMER:
         partition.check_leader()
@@ -242,8 +243,8 @@ async def _starts(
 
 
 def _segment_starts(log: Log, modified_ms: dict[int, int], when: int, now_ms: int) -> list[int]:
-    """The starts of segments and the end of the log, newest first, from the last segment that was
-    not written to after `when`."""
+    """Return the first offsets of segments and the log end, newest first, beginning with the last
+    segment that was not written to after `when`."""
     segments = log.state.segments
     places = [
         (max(s.base_offset, log.state.log_start_offset), modified_ms.get(s.base_offset, now_ms))
@@ -256,8 +257,8 @@ def _segment_starts(log: Log, modified_ms: dict[int, int], when: int, now_ms: in
 
 
 def _modified_ms(log: Log) -> dict[int, int]:
-    """The time at which each segment was last written to, by base offset. If the disk does not know
-    it (one in memory), the time of the latest record. Raises StorageError."""
+    """Return the time of the last write to each segment, by base offset. If the file system does
+    not know it (a segment in memory), it is the time of the latest record. Raises StorageError."""
     try:
         modified_ms = recovery.find(log.state.disk, log.state.directory).modified_ms
         return {

@@ -24,7 +24,7 @@ from pk.core.wire.messages.offset_for_leader_epoch import (
 async def handle(
     context: Context, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """The largest epoch not above the requested one, and the offset at which it ends."""
+    """Return the largest epoch that is not above the requested one, and its end offset."""
     response = OffsetForLeaderEpochResponse()
     of_cluster = allows_cluster(context, Operation.CLUSTER_ACTION, log=False)
     for topic, wish, answer in _each(request, response):
@@ -45,7 +45,7 @@ async def handle(
 def _each(
     request: OffsetForLeaderEpochRequest, response: OffsetForLeaderEpochResponse
 ) -> Iterator[tuple[str, OffsetForLeaderPartition, EpochEndOffset]]:
-    """Each topic and wanted epoch, with its answer, which is already in `response`."""
+    """Yield each topic and requested partition, with its result, which is already in `response`."""
     for topic in request.topics:
         answers: list[EpochEndOffset] = []
         response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))

@@ -1,15 +1,15 @@
-"""Produce (0), versions 0–13: append a batch to each partition named.
+"""Produce (0), versions 0–13: appends a batch to each partition of the request.
 
-KIP-98 (idempotence), KIP-467 (which record was wrong), KIP-516 (v13: topics by id), KIP-951 (the
-new leader in the answer). Apache Kafka says 0–13 too (KAFKA-18659: librdkafka took the absence of 0
-for the absence of compression), but serves from 3 on. Versions 0–2 bring message sets of the
-formats v0 and v1, which become one batch for each partition (core/record/convert.py).
+KIP-98 (idempotence), KIP-467 (the refused record), KIP-516 (v13: topics by id), KIP-951 (the new
+leader in the response). Apache Kafka advertises 0–13 too (KAFKA-18659: librdkafka disables
+compression if version 0 is missing), but serves 3–13. Versions 0–2 have message sets of the formats
+v0 and v1, which are converted to one batch for each partition (core/record/convert.py).
 
 From version 3 on each partition has exactly one batch. It is validated before the append
-(core/record/validation.py): small batches on the loop, large ones in a thread. Meanwhile the
-connection waits, because its buffer holds the batch. With acks=-1 the answer waits for the high
-watermark. With acks=0 there is no answer, and an error closes the connection after the rest of the
-request is appended.
+(core/record/validation.py): small batches on the event loop, large ones in a thread. Meanwhile the
+connection waits, because its buffer holds the batch. With acks=-1 the response waits for the high
+watermark. With acks=0 there is no response, and an error closes the connection after the rest of
+the request has been appended.
 
 The first batch of a transaction in a partition needs the consent of the transaction's coordinator
 (KIP-890), and the connection waits for it. From version 12 on, the broker requests that the
@@ -92,18 +92,18 @@ RETRIED = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""Errors after which the coordinator may accept a repeated request."""
+"""Errors after which the coordinator may accept the request if it is repeated."""
 
 Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
-"""A partition of the request: its topic's name ("" if the id is unknown), its data, its answer."""
+"""A partition of the request: its topic's name ("" if the id is unknown), its data, its result."""
 
 
 INLINE_PARTITIONS: Final = 64
-"""A request with more batches than this lets others run between the batches."""
+"""A request with more batches lets other tasks run between the batches."""
 
 
 class _Produce:
-    """One request while it is handled."""
+    """One request, while it is handled."""
 
     __slots__ = (
         "acks_all",
@@ -125,17 +125,18 @@ class _Produce:
         self.answer = ProduceAnswer(context, request.acks)
         self.waiting: list[Waiting] | None = None
         self.verified: dict[TopicPartition, Verification | KafkaError] = {}
-        """The answers of the transaction's coordinator."""
+        """The results of the transaction's coordinator."""
         id_ = request.transactional_id
         self.denied = id_ is not None and not allows(
             context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_
         )
         """Whether the producer must not use its transactional id."""
         self.refused = False
-        """Whether it uses that id, so that the whole request is refused. `items` finds out."""
+        """Whether the whole request is refused, because a batch uses the denied transactional id.
+        Set by `items`."""
 
     def items(self) -> list[Item]:
-        """Every partition of the request. Their answers are already in the response."""
+        """Return every partition of the request. Their results are already in the response."""
         items: list[Item] = []
         topics = self.answer.response.responses
         by_id = self.context.api_version >= VERSION_TOPIC_ID
@@ -160,8 +161,8 @@ class _Produce:
         return items
 
     def find(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader | None]:
-        """The partition to append to, and the batch's header (None for messages of an old format).
-        Raises KafkaError if the batch is refused."""
+        """Return the partition to append to, and the batch's header (None for messages of an old
+        format). Raises KafkaError if the batch is refused."""
         context = self.context
         if self.refused:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -180,13 +181,13 @@ class _Produce:
         return partition, header
 
     def _check_unusual(self, header: BatchHeader) -> None:
-        """Check what the batch requires of its request. Raises KafkaError."""
+        """Check that the request allows the batch's attributes. Raises KafkaError."""
         if header.is_transactional and self.request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         check_codec(header, self.context.api_version)
 
     def must_verify(self, partition: Partition, header: BatchHeader | None) -> bool:
-        """Whether the batch begins its transaction in the partition."""
+        """Return whether the batch begins its transaction in the partition."""
         return (
             header is not None
             and header.attributes & TRANSACTIONAL_BIT != 0
@@ -208,8 +209,9 @@ class _Produce:
                     continue
                 partition.check_leader()
             except KafkaError as e:
-                # It is refused with this error later, even if that no longer applies: it was not
-                # verified, and a client that gets that error gives up.
+                # The batch is refused with this error later, even if its cause has gone by then:
+                # the batch was not verified, and a client that gets the error of an unverified
+                # batch gives up.
                 self.verified[TopicPartition(name, data.index)] = without_frames(e)
                 continue
             producer = producer or (header.producer_id, header.producer_epoch)
@@ -286,8 +288,8 @@ class _Produce:
             self.waiting.append(Waiting(partition, answer, next_offset, partition.leader_epoch))
 
     def finish(self) -> Any:
-        """The response, or an awaitable of it. Raises ProtocolError if a batch was refused and no
-        response is wanted."""
+        """Return the response, or an awaitable of it. Raises ProtocolError if a batch was refused
+        and the client wants no response."""
         if self.answer.unanswered is not None:
             raise ProtocolError(self.answer.unanswered)
         if self.waiting is not None:
@@ -302,8 +304,7 @@ class _Produce:
 
 
 def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]:
-    """Append every batch. A batch that is refused has the error in its own answer, and does not
-    affect the others."""
+    """Append every batch. A refused batch has its own error, and does not affect the others."""
     produce = _Produce(context, request)
     items = produce.items()
     if not -1 <= request.acks <= 1:
@@ -326,13 +327,13 @@ def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]
             produce.append(partition, validated, answer)
         except KafkaError as e:
             produce.answer.refuse(answer, e, name)
-        data.records = None  # a request that waits does not keep its connection's buffer
+        data.records = None  # a waiting request does not keep its connection's buffer
     answer = produce.finish()
     return parked(answer) if isawaitable(answer) else answer
 
 
 async def _continue(produce: _Produce, items: list[Item]) -> Any:
-    """Append the rest of a request that has more than the loop should do at once, or whose
+    """Append the rest of a request that is too large for the event loop to append at once, or whose
     transaction must be verified. Large batches are validated in a thread."""
     await produce.verify(items)
     for name, data, answer in items:
@@ -355,15 +356,15 @@ async def _continue(produce: _Produce, items: list[Item]) -> Any:
 
 
 def _is_transactional(records: memoryview | None) -> bool:
-    """Whether the first batch belongs to a transaction."""
+    """Return whether the first batch belongs to a transaction."""
     if records is None or len(records) < HEADER.size or records[MAGIC_AT] != MAGIC:
         return False
     return records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
 
 
 def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
-    """The producer's error after the coordinator did not consent. If that may change soon, it is
-    one that makes every client retry without looking for another leader."""
+    """Return the producer's error if the coordinator did not consent. If the coordinator may soon
+    consent, it is an error that makes every client retry without looking for another leader."""
     if code == ErrorCode.INVALID_TXN_STATE:
         return KafkaError(code, "Partition was not added to the transaction")
     if code in RETRIED and not (code == ErrorCode.CONCURRENT_TRANSACTIONS and ask is Ask.ADD):
@@ -376,7 +377,7 @@ def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
 
 
 def _is_small(records: memoryview | None, header: BatchHeader | None, config: TopicConfig) -> bool:
-    """Whether `_validate` may be called on the loop, with `validate_inline`."""
+    """Return whether `_validate` may be called on the event loop, with `validate_inline`."""
     return is_small_set(records) if header is None else is_small(header, config)
 
 
@@ -387,8 +388,9 @@ def _validate(
     partition: Partition,
     now_ms: int,
 ) -> ValidatedBatch | None:
-    """The batch to append, validated; for messages of an old format the batch that replaces them.
-    None if `how` would take too long on the loop. Raises KafkaError, RefusedRecords."""
+    """Return the batch to append, validated; for messages of an old format, the batch that replaces
+    them. Returns None if `how` would take too long on the event loop. Raises KafkaError,
+    RefusedRecords."""
     config, tp = partition.config, partition.tp
     bounds = time_bounds(config, now_ms)
     if header is None:
@@ -401,12 +403,12 @@ def _validate(
             if refused is not None:
                 raise refused from None
         finally:
-            del refused  # it refers to this frame: only the collector would free it
+            del refused  # it references this frame, which only the garbage collector would free
     return how(records, header, config, ANY_TIME)
 
 
 def error_response(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse:
-    """The response with the same error for every partition."""
+    """Return the response with the same error for every partition."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

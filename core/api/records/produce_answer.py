@@ -1,7 +1,7 @@
-"""The answer to a Produce request: when it may be sent, and its errors.
+"""The response to a Produce request: when it may be sent, and its errors.
 
-The general path (produce.py) and the fast path (produce_fast_path) share it, so that their answers
-are the same.
+The general path (produce.py) and the fast path (produce_fast_path) share this code, so that their
+responses are the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pk.core.wire.messages.produce import (
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 UNUSUAL: Final = TRANSACTIONAL_BIT | Codec.ZSTD
-"""Attributes that not every request may bring."""
+"""The attributes of batches that not every request allows."""
 VERSION_BATCH: Final = 3
 VERSION_STORAGE_ERROR: Final = 4
 VERSION_CURRENT_LEADER: Final = 10
@@ -36,17 +36,17 @@ VERSION_TOPIC_ID: Final = 13
 
 
 class Waiting(NamedTuple):
-    """A batch that is appended and cannot be answered yet."""
+    """A batch that is appended, but whose result cannot be sent yet."""
 
     partition: Partition
     answer: PartitionProduceResponse
     next_offset: int
     leader_epoch: int
-    """The epoch in which it was appended."""
+    """The leader epoch in which the batch was appended."""
 
 
 class ProduceAnswer:
-    """The answer to one request, while it is made."""
+    """The response to one request, while it is built."""
 
     __slots__ = ("_acks", "_context", "response", "unanswered")
 
@@ -55,12 +55,11 @@ class ProduceAnswer:
         self._acks = acks
         self.response = ProduceResponse()
         self.unanswered: str | None = None
-        """The error of the first partition that was refused, for a request without an answer
-        (acks=0)."""
+        """The error of the first refused partition, for a request without a response (acks=0)."""
 
     def refuse(self, answer: PartitionProduceResponse, error: KafkaError, name: str) -> None:
-        """Set the error in a partition's answer; `name` is its topic's. If the request has no
-        answer, set `unanswered`."""
+        """Set the error in a partition's result; `name` is its topic's name. If the request has no
+        response, set `unanswered`."""
         if self._acks == ACKS_NONE:
             self.unanswered = (
                 self.unanswered or f"produce to {name}-{answer.index} with acks=0: {error}"
@@ -79,9 +78,9 @@ class ProduceAnswer:
             self._name_leader(answer, name)
 
     def fail(self, answer: PartitionProduceResponse, error: KafkaError) -> None:
-        """Set the error of a batch, also of one that was appended but is not as safe as its
-        producer asked. Clients too old for the error of a failed disk get one that makes them look
-        for another leader."""
+        """Set the error of a batch that was refused, or that was appended but is not as safe as
+        `acks` requires. Clients that do not know KAFKA_STORAGE_ERROR get a code that makes them
+        look for another leader."""
         answer.base_offset = -1
         answer.error_code = error.code
         answer.error_message = error.message
@@ -92,7 +91,7 @@ class ProduceAnswer:
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _name_leader(self, answer: PartitionProduceResponse, name: str) -> None:
-        """Name the current leader and its endpoint (KIP-951)."""
+        """Set the current leader and its endpoint (KIP-951)."""
         state, endpoints = self._context.broker.state, self.response.node_endpoints
         leader = state.leader_of(name, answer.index)
         if leader is None:
@@ -105,7 +104,8 @@ class ProduceAnswer:
             endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack))
 
     async def wait(self, waiting: list[Waiting], timeout_ms: int) -> None:
-        """Wait until the batches are as safe as `acks` asks. Sets the errors of those that fail."""
+        """Wait until the batches are as safe as `acks` requires. Sets the errors of the batches
+        that fail."""
         deadline = deadline_of(self._context, timeout_ms)
         for partition, answer, next_offset, epoch in waiting:
             await let_others_run()
@@ -115,7 +115,7 @@ class ProduceAnswer:
 
 
 def deadline_of(context: Context, timeout_ms: int) -> float:
-    """The time (trio's clock) at which a request that waits from now on times out."""
+    """Return the time (trio's clock) at which a request that begins to wait now times out."""
     return context.broker.clock.time() + max(timeout_ms, 0) / 1000
 
 
@@ -123,7 +123,7 @@ async def acknowledged(
     acks: int, partition: Partition, next_offset: int, deadline: float, leader_epoch: int
 ) -> KafkaError | None:
     """Wait until the records before `next_offset`, appended in `leader_epoch`, are below the high
-    watermark (acks=-1), or synced by the sync under way (acks=1). Returns the error for the answer
+    watermark (acks=-1), or synced by the current sync (acks=1). Returns the error for the response
     if that has not happened by `deadline`."""
     try:
         if acks == ACKS_ALL:

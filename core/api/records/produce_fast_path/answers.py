@@ -1,8 +1,8 @@
-"""The answers to the requests of a run: at once, when replicas have the records, or with what went
-wrong.
+"""The responses to the requests of a run. A response is sent at once, after the replicas have the
+records, or with errors.
 
-Success is a copy of bytes (frames.py). Everything else is a `ProduceAnswer`, as on the general
-path, and encoded like any message.
+A response without errors is a copy of bytes (frames.py). Any other is a `ProduceAnswer`, as on the
+general path, and is encoded like any message.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class AcceptedRequest(Struct):
     numbers: list[int]
     """The index of each batch in its run."""
     throttle_ms: int = 0
-    """How long the answer tells the client to wait."""
+    """The time that the response tells the client to wait."""
 
     def appended(self) -> bytes | None:
-        """The answer when every batch is simply appended; None when one is not."""
+        """Return the response if every batch was appended in a run, otherwise None."""
         pattern = self.pattern
         pieces: list[bytes] = []
         for batch, run, number in zip(self.batches, self.runs, self.numbers, strict=True):
@@ -61,16 +61,17 @@ class AcceptedRequest(Struct):
         return pattern.answer(self.correlation_id, pieces, self.throttle_ms)
 
     def results(self) -> list[Appended | Exception]:
-        """The offsets of each batch, or the reason for which it was refused."""
+        """Return the offsets of each batch, or the error for which it was refused."""
         return [run.result(number) for run, number in zip(self.runs, self.numbers, strict=True)]
 
     def worded(
         self, context: Context, results: list[Appended | Exception], late: dict[int, KafkaError]
     ) -> list[Part]:
-        """The answer in any case. `late` has the errors of batches that were appended, by number.
+        """Return the encoded response, whatever the results. `late` has the errors of batches that
+        were appended, by their number.
 
-        Raises ProtocolError if a batch was refused and no answer is wanted (acks=0), and any
-        exception among `results` that is not a KafkaError.
+        Raises ProtocolError if a batch was refused and the client wants no response (acks=0), and
+        any exception among `results` that is not a KafkaError.
         """
         pattern = self.pattern
         version = pattern.version
@@ -112,7 +113,7 @@ class AcceptedRequest(Struct):
         return RequestHead(PRODUCE, pattern.version, self.correlation_id, pattern.client_id, 0)
 
     def message(self) -> ProduceRequest:
-        """The request, without its records."""
+        """Return the request, without its records."""
         topics: list[TopicProduceData] = []
         entry = -1
         for batch, run in zip(self.batches, self.runs, strict=True):
@@ -140,11 +141,11 @@ class _Wait(NamedTuple):
     partition: Partition
     next_offset: int
     leader_epoch: int
-    """The epoch in which it was appended."""
+    """The leader epoch in which the batch was appended."""
 
 
 class DelayedProduce:
-    """A request whose batches are appended, though some are not yet as safe as its `acks` asks."""
+    """A request whose batches are appended, but not all of them as safe as its `acks` requires."""
 
     __slots__ = ("_answer", "_context", "_deadline", "_results", "_waits", "request")
 
@@ -156,8 +157,8 @@ class DelayedProduce:
         answer: bytes | None,
         deadline: float,
     ) -> None:
-        """`answer` is the answer if nothing fails, or None if a batch was refused. `deadline` is a
-        time of trio's clock."""
+        """`answer` is the response if nothing fails, or None if a batch was refused. `deadline` is
+        a time of trio's clock."""
         self.request = request
         self._context, self._results = context, results
         self._answer, self._deadline = answer, deadline
@@ -179,7 +180,7 @@ class DelayedProduce:
         )
 
     async def answer(self) -> list[Part]:
-        """Wait, and return the answer. Raises what `AcceptedRequest.worded` raises."""
+        """Wait, and return the response. Raises the errors of `AcceptedRequest.worded`."""
         late: dict[int, KafkaError] = {}
         for number, partition, next_offset, epoch in self._waits:
             error = await acknowledged(

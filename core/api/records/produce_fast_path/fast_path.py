@@ -1,6 +1,5 @@
-"""Accepts the Produce requests of one connection that need nothing special, and appends them in
-runs. The package's docstring explains how, and the conditions for it to be right.
-"""
+"""Accepts the simple Produce requests of one connection, and appends their batches in runs. The
+package's docstring explains the method and the rules that keep it correct."""
 
 from __future__ import annotations
 
@@ -47,23 +46,26 @@ from pk.core.values import INTERNAL_TOPICS
 from pk.core.wire.types import Part
 
 FRAME_BYTES_MAX: Final = 2 << 20
-"""Producers send at most a megabyte, unless their settings allow more."""
+"""The size of the largest frame accepted. Producers send at most a megabyte, unless they are
+configured to send more."""
 COMPRESSED_BYTES_MAX: Final = 64 * 1024
-"""The limit for a request with compressed batches, which take long for their size."""
+"""The size of the largest frame accepted with compressed batches, which take long to validate for
+their size."""
 RUN_REQUESTS_MAX: Final = 64
 RUN_BYTES_MAX: Final = 128 * 1024
-"""This much is appended together: a few hundred microseconds of work."""
+"""The size of the frames whose batches are appended together: a few hundred microseconds of
+work."""
 TOPICS_MAX: Final = 1024
-"""How many topics' names a connection remembers."""
+"""The number of topic names that a connection remembers."""
 
 
 Answered = bytes | list[Part] | DelayedProduce | FailedProduce
-"""The result of `append` for a request: an answer, an answer that must wait, or a failure."""
+"""The result of `append` for a request: a response, a response that must wait, or a failure."""
 
 
 class ProduceFastPath:
-    """The fast path of one connection. `accept` frames, then `append` them before anything else of
-    the connection is handled."""
+    """The fast path of one connection. Call `accept` for frames, then `append` before anything else
+    of the connection is handled."""
 
     __slots__ = (
         "_bytes",
@@ -79,16 +81,16 @@ class ProduceFastPath:
     )
 
     def __init__(self, context: Context) -> None:
-        """`context` is the connection's: those of requests are copies of it."""
+        """`context` is that of the connection; those of requests are copies of it."""
         self._context = context
         self._pattern: FramePattern | None = None
         self._names: dict[bytes, str | None] = {}
-        """Topics as requests name them, and their names; None if the fast path does not write to
-        the topic, or the client may not. ACLs are a part of the image."""
+        """The names of topics by the bytes that stand for them in requests. None if the fast path
+        does not write to the topic, or the client may not. ACLs are a part of the image."""
         self._image: MetadataImage | None = None
         """The image in which `_names` were looked up."""
         self.accepted: list[AcceptedRequest] = []
-        """The requests that wait for `append`."""
+        """The accepted requests, in the order of `append`."""
         self._runs: dict[tuple[bytes, int], Run] = {}
         self._view: memoryview | None = None
         self._last_record = LastRecord()
@@ -97,9 +99,9 @@ class ProduceFastPath:
         """Whether the accepted requests should be appended now."""
 
     def accept(self, data: bytearray, start: int, end: int) -> bool:
-        """Accept the frame from `start` to `end`, if it is a request for the fast path. If so,
-        `data` must not change until `append`. If not, nothing has changed, and requests accepted
-        earlier must be appended before the frame is handled."""
+        """Accept the frame from `start` to `end` if it is a request for the fast path, and return
+        whether it was accepted. If so, `data` must not change until `append`. If not, nothing has
+        changed, and requests accepted earlier must be appended before the frame is handled."""
         if end - start <= FRAME_BYTES_MAX and self._accept(data, start, end):
             return True
         if not self.accepted and self._view is not None:
@@ -112,7 +114,7 @@ class ProduceFastPath:
         if batches is None:
             if self.accepted or not is_produce(data, start):
                 return False
-            # The first, or a producer that has changed its settings.
+            # This is the first request, or the producer has changed its settings.
             with memoryview(data)[start:end] as frame:
                 pattern, self._names = FramePattern.of(frame), {}
             self._pattern = pattern
@@ -175,8 +177,8 @@ class ProduceFastPath:
         return False
 
     def _begin(self, pattern: FramePattern, topic: bytes, index: int) -> Run | None:
-        """A run for a partition that this broker leads. None if the general path must word the
-        refusal."""
+        """Return a new run for a partition that this broker leads, or None if the general path must
+        refuse the request."""
         state = self._context.broker.state
         image = state.image
         if image is not self._image or len(self._names) >= TOPICS_MAX:
@@ -201,18 +203,17 @@ class ProduceFastPath:
         return run
 
     def cost(self) -> tuple[Context, int]:
-        """The client to charge for the accepted requests, and their bytes."""
+        """Return the client to charge for the accepted requests, and their size in bytes."""
         client_id = self.accepted[0].pattern.client_id
         if client_id != self._context.client_id:
             self._context = replace(self._context, client_id=client_id)
         return self._context, self._bytes
 
     def append(self, throttle_ms: int = 0) -> list[Answered]:
-        """Append the accepted requests, and return their answers in order; acks=0 gets none.
-        The last tells the client to wait for `throttle_ms`.
+        """Append the accepted requests, and return their responses in order. Requests with acks=0
+        have none. The last response tells the client to wait for `throttle_ms`.
 
-        Raises ProtocolError if a request was refused that wants no answer: the connection must be
-        closed.
+        Raises ProtocolError if a request with acks=0 was refused: the connection must be closed.
         """
         accepted, runs = self.accepted, self._runs
         if throttle_ms:
@@ -240,8 +241,8 @@ class ProduceFastPath:
         return answers
 
     def _special(self, request: AcceptedRequest, answer: bytes | None, deadline: float) -> Answered:
-        """The answer to a request that was refused in part, or may have to wait. It is `answer` if
-        nothing was refused."""
+        """Return the response to a request that was refused in part, or may have to wait. It is
+        `answer` if nothing was refused."""
         results = request.results()
         if request.pattern.acks != ACKS_NONE:
             delayed = DelayedProduce(self._context, request, results, answer, deadline)
@@ -256,8 +257,8 @@ class ProduceFastPath:
 
 
 def _name_of(topic: bytes, version: int, image: MetadataImage) -> str | None:
-    """The name of a topic that clients may write to, by the name or id that a request of `version`
-    has for it."""
+    """Return the name of a topic to which clients may write, or None. `topic` is its name or id, as
+    in a request of `version`."""
     if version >= VERSION_TOPIC_ID:
         known = image.topic_by_id(topic)
         name = known.name if known is not None else None

@@ -1,17 +1,17 @@
-"""The frames of a producer's requests and their answers, as bytes: what repeats is compared or
+"""The frames of a producer's requests and their responses, as bytes: repeated parts are compared or
 copied, not decoded.
 
 A producer's requests have the same header, `acks` and timeout every time; only the correlation id
-and the topics differ. So a `FramePattern` is made from the first of them, and `batches` of a later
-frame compares those bytes, then steps through the topics to find each batch.
+and the topics differ. Therefore a `FramePattern` is made from the first request, and `batches` of a
+later frame compares those bytes, then steps through the topics to find each batch.
 
-The answer to a request that was appended repeats the request: its topics, each encoded as it came,
-with as many partitions, and each partition's index; between these are offsets. `Batch.before` is
-what the answer says before a batch's offsets.
+The response to an appended request repeats parts of the request: its topics with the same encoding
+and number of partitions, and each partition's index. The offsets are between these parts.
+`Batch.before` is the part of the response before a batch's offsets.
 
 The versions are 3 to 13. Those from 9 on are flexible (compact lengths, tagged fields), and 13
-names topics by id. Whatever is rare (a transactional id, tagged fields, a topic name or a list of
-more than 126 elements, bytes left over) is no match.
+identifies topics by id. A rare request (a transactional id, tagged fields, a topic name or a list
+of more than 126 elements, bytes left over) does not match.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VERSION_FLEXIBLE: Final = 9
 VERSION_TOPIC_ID: Final = 13
 VERSION_LAST: Final = 13
 BATCHES_MAX: Final = 256
-"""A request with more of them is handled elsewhere."""
+"""A request with more batches is handled by the general path."""
 
 _ID_BYTES: Final = 16
 _VARINT_MAX: Final = 127
@@ -55,25 +55,25 @@ _prefix = _PREFIX.pack
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """The place of one partition's batch in a frame."""
+    """The position of one partition's batch in a frame."""
 
     topic: bytes
-    """The topic's name in UTF-8, from version 13 on its id."""
+    """The topic's name in UTF-8; from version 13 on its id."""
     partition: int
     entry: int
-    """The index of its topic in the request. The same topic may be there twice."""
+    """The index of the topic in the request. A request may list the same topic twice."""
     before: bytes
-    """The bytes of the answer between the last batch's offsets (or the correlation id) and this
-    one's."""
+    """The bytes of the response between the previous batch's offsets (or the correlation id) and
+    this batch's."""
     start: int
     stop: int
 
 
 class _Single(NamedTuple):
-    """A request for one partition: a producer that sends one is likely to send the same again."""
+    """A request for one partition: a producer that sends one is likely to send more of them."""
 
     tail: bytes
-    """All between the correlation id and the length of the batch."""
+    """The bytes between the correlation id and the length of the batch."""
     topic: bytes
     partition: int
     before: bytes
@@ -106,7 +106,7 @@ class FramePattern:
         head: bytes,
         tail: bytes,
     ) -> None:
-        """`head` are the bytes before the correlation id, `tail` those between it and the topics.
+        """`head` is the bytes before the correlation id, `tail` those between it and the topics.
         Call `of` instead."""
         self.version, self.client_id = version, client_id
         self.acks, self.timeout_ms = acks, timeout_ms
@@ -116,21 +116,21 @@ class FramePattern:
         self._single: _Single | None = None
         with_start = version >= VERSION_LOG_START
         self.pack_offsets = Struct(">qqq").pack if with_start else _without_start
-        """A partition's offsets in the answer: base offset, log append time and, from version 5 on,
-        log start offset."""
+        """Packs a partition's offsets for the response: base offset, log append time and, from
+        version 5 on, log start offset."""
         self._partition_end = b""
         if flexible:
             self._partition_end = b"\1\0\0"  # no record errors, no message, no tagged fields
         elif version >= VERSION_RECORD_ERRORS:
             self._partition_end = b"\0\0\0\0\xff\xff"
         self._answer_end = self._partition_end + (b"\0\0\0\0\0\0" if flexible else b"\0\0\0\0")
-        """The end of an answer. A flexible one ends with the topic's tagged fields, the throttle
-        time and the answer's tagged fields."""
+        """The end of a response. A flexible one ends with the topic's tagged fields, the throttle
+        time and the response's tagged fields."""
 
     @classmethod
     def of(cls, frame: bytes | bytearray | memoryview) -> Self | None:
-        """The pattern of a request, without its size. None if requests like it are not for the fast
-        path."""
+        """Return the pattern of a request, without its size, or None if such requests are not for
+        the fast path."""
         try:
             head = parse_request_header(frame)
             if head.api_key != PRODUCE or not VERSION_FIRST <= head.api_version <= VERSION_LAST:
@@ -149,8 +149,8 @@ class FramePattern:
         return cls(head.api_version, head.client_id, acks, timeout_ms, bytes(frame[:4]), tail)
 
     def batches(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
-        """The batches of the frame from `start` to `end`: at least one, all of them non-empty.
-        None if the frame does not match, or contains anything else."""
+        """Return the batches of the frame from `start` to `end`: at least one, all of them
+        non-empty. Returns None if the frame does not match, or contains anything else."""
         single = self._single
         try:
             if not data.startswith(self._head, start):
@@ -166,7 +166,7 @@ class FramePattern:
                 at += 1
                 if size > _VARINT_MAX:
                     high = data[at]
-                    if high <= _VARINT_MAX:  # two bytes: most of them
+                    if high <= _VARINT_MAX:  # most batches: their length takes two bytes
                         size, at = size & _VARINT_MAX | high << 7, at + 1
                     else:
                         size, at = uvarint_tail(data, at, size)
@@ -183,14 +183,14 @@ class FramePattern:
         return [Batch(topic, index, 0, before, at, stop)] if at < stop else None
 
     def _compact(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
-        """A flexible request of any partitions."""
+        """Return the batches of a flexible request for any partitions."""
         found: list[Batch] = []
         begin = at = start + self._topics_at
         topics = data[at]
         at += 1
         if not 1 < topics <= _VARINT_MAX:
             return None
-        records_at, before = 0, b"\0"  # the tagged fields of the answer's header
+        records_at, before = 0, b"\0"  # the tagged fields of the response's header
         for entry in range(topics - 1):
             if self.version >= VERSION_TOPIC_ID:
                 topic = bytes(data[at : at + _ID_BYTES])
@@ -231,7 +231,7 @@ class FramePattern:
         return found
 
     def _plain(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
-        """A request of a version that is not flexible, of any partitions."""
+        """Return the batches of a request of a version that is not flexible, for any partitions."""
         found: list[Batch] = []
         begin = at = start + self._topics_at
         topics = _unpack_int32(data, at)[0]
@@ -270,37 +270,37 @@ class FramePattern:
         return found
 
     def _remember(self, found: list[Batch], data: bytearray, start: int, records_at: int) -> None:
-        """Expect the same partition again, if there is only one. `records_at` is the position of
-        its batch's length."""
+        """Expect the same partition again, if the request has only one. `records_at` is the
+        position of the length of its batch."""
         if len(found) == 1:
             batch = found[0]
             tail = bytes(data[start + 8 : records_at])
             self._single = _Single(tail, batch.topic, batch.partition, batch.before)
 
     def answer(self, correlation_id: int, pieces: list[bytes], throttle_ms: int = 0) -> bytes:
-        """The answer to a request whose batches are all appended. `pieces` are `Batch.before` and
-        the packed offsets of each."""
+        """Return the response to a request whose batches are all appended. `pieces` are
+        `Batch.before` and the packed offsets of each batch."""
         pieces.append(self._answer_end if not throttle_ms else self._throttled_end(throttle_ms))
         body = b"".join(pieces)
         return _prefix(len(body) + 4, correlation_id) + body
 
     def _throttled_end(self, throttle_ms: int) -> bytes:
-        """The end of an answer that tells its client to wait."""
+        """Return the end of a response that tells its client to wait."""
         end, after = self._answer_end, 1 if self._flexible else 0
         at = len(end) - 4 - after
         return end[:at] + throttle_ms.to_bytes(4, "big") + end[at + 4 :]
 
 
 def _without_start(base_offset: int, log_append_time_ms: int, _: int) -> bytes:
-    """A partition's offsets before version 5."""
+    """Return a partition's packed offsets for versions before 5."""
     return _pack_two(base_offset, log_append_time_ms)
 
 
 def is_produce(data: bytearray, start: int) -> bool:
-    """Whether the frame that begins at `start` is a Produce request."""
+    """Return whether the frame that begins at `start` is a Produce request."""
     return data.startswith(_KEY, start)
 
 
 def correlation_id_of(data: bytearray, start: int) -> int:
-    """The correlation id of the frame that begins at `start`."""
+    """Return the correlation id of the frame that begins at `start`."""
     return _unpack_int32(data, start + 4)[0]

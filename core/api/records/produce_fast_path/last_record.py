@@ -1,9 +1,10 @@
-"""The framing of the last record that a client sent by itself, as the fast path remembers it.
+"""The framing of the last record that a client sent in a batch of its own, as the fast path
+remembers it.
 
-A producer that sends small records one at a time frames each like the one before: the lengths and
+A producer that sends small records one at a time frames each like the previous one: the lengths and
 deltas are the same, and only the content differs. The result of `validate_records` for a record
-depends only on its framing. So if a batch of one record passed, another one with the same framing
-passes, too, and comparing a few bytes shows that.
+depends only on its framing. Therefore, if a batch of one record passed, another one with the same
+framing passes, too, and a comparison of a few bytes is enough.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pk.core.record.validation import PRODUCER, ValidatedBatch
 from pk.core.record.varint import LONG_BYTES_MAX, read_varint
 
 FRAMED_BYTES_MAX: Final = 16 * 1024
-"""The size of the largest batch whose framing is remembered. Checking the one record of a larger
-batch is a small part of its cost."""
+"""The size of the largest batch whose framing is remembered, in bytes. For a larger batch, the
+check of its one record is a small part of the cost."""
 
 
 class Framing(NamedTuple):
@@ -36,7 +37,7 @@ class Framing(NamedTuple):
     """The record's timestamp minus that of the batch, in ms."""
 
     def frames(self, data: bytearray, start: int, stop: int) -> bool:
-        """Whether the only record of the batch from `start` to `stop` is framed like this."""
+        """Return whether the batch from `start` to `stop` has this framing."""
         size, head, key_end, value_length, _ = self
         return (
             stop - start == size
@@ -47,8 +48,8 @@ class Framing(NamedTuple):
 
 
 def framing_of(batch: memoryview, header: BatchHeader) -> Framing | None:
-    """The framing of a batch that `validate_records` accepted and whose one record is not
-    compressed. None if the record has headers, or the batch is large."""
+    """Return the framing of a batch that `validate_records` accepted and that has one uncompressed
+    record. Returns None if the record has headers, or the batch is large."""
     if header.size > FRAMED_BYTES_MAX:
         return None
     with batch[HEADER_BYTES : header.size] as body:
@@ -63,7 +64,7 @@ def framing_of(batch: memoryview, header: BatchHeader) -> Framing | None:
 
 
 class LastRecord:
-    """The framing of the last record that one client sent by itself."""
+    """The framing of the last record that a client sent in a batch of its own."""
 
     __slots__ = ("_config", "_framing", "_size", "_unframed_size")
 
@@ -72,10 +73,10 @@ class LastRecord:
         self._config: TopicConfig | None = None
         """The config of the topic that accepted the record."""
         self._size = 0
-        """The size of the last batch that was framed differently. A framing is made only for the
+        """The size of the last batch with a different framing. The framing is computed only for the
         second batch of a size."""
         self._unframed_size = 0
-        """The size of the last batch that had no framing."""
+        """The size of the last batch for which `framing_of` returned None."""
 
     def validate(
         self,
@@ -86,8 +87,8 @@ class LastRecord:
         config: TopicConfig,
         bounds: Timestamps,
     ) -> ValidatedBatch | None:
-        """Return what `validate_inline` would for `batch`, which begins at `start` in `data`, or
-        None if the batch is framed differently: then `validate_inline` must check it."""
+        """Return the result of `validate_inline` for `batch`, which begins at `start` in `data`, or
+        None if its framing differs, so that `validate_inline` must check it."""
         framing = self._framing
         if (
             framing is None
@@ -103,7 +104,8 @@ class LastRecord:
         return ValidatedBatch(batch, header, Timestamps(timestamp, timestamp))
 
     def remember(self, batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:
-        """`validate_inline` accepted `batch`. If it has only one record, expect more like it."""
+        """Remember the framing of a batch that `validate_inline` accepted, if it has only one
+        record."""
         size = header.size
         if header.count != 1 or size == self._unframed_size:
             return

@@ -1,4 +1,4 @@
-"""A run: the batches that one connection's pipelined requests bring for one partition, appended
+"""A run: the batches for one partition in one connection's pipelined requests, appended
 together."""
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from pk.core.record.batch import Timestamps
 from pk.core.record.validation import ValidatedBatch
 
 Outcome = int | Appended | Exception
-"""The result for a batch: its base offset, an `Appended` if not in a run, or the reason
-for which it was refused."""
+"""The result for a batch: its base offset, an `Appended` if the batch was not appended in a run, or
+the error for which it was refused."""
 
 
 class Run:
-    """The batches that were accepted for one partition, in order."""
+    """The accepted batches for one partition, in order."""
 
     __slots__ = ("_counted", "batches", "bounds", "log_start_offset", "outcomes", "partition")
 
     def __init__(self, partition: Partition, counted: TopicMetrics, bounds: Timestamps) -> None:
         self.partition = partition
         self.bounds = bounds
-        """The earliest and latest time that the topic accepts, as of the beginning of the run."""
+        """The earliest and latest timestamps that the topic accepts, as of the beginning of the
+        run."""
         self._counted = counted
         self.batches: list[ValidatedBatch] = []
         self.outcomes: list[Outcome] = []
         """The outcome of each batch, after `append`."""
         self.log_start_offset = 0
-        """The start of the log, after `append`."""
+        """The log start offset, after `append`."""
 
     def append(self, now_ms: int, *, acks_all: bool) -> None:
-        """Append the batches, as many as possible by one write. A batch that the log does not
+        """Append the batches, as many as possible with one write. A batch that the log does not
         append in a run is appended by itself, as on the general path. An exception that is not a
-        KafkaError is a bug; it becomes the outcome of the batches that met it."""
+        KafkaError is a bug; it becomes the outcome of the batches that caused it."""
         partition, batches, outcomes = self.partition, self.batches, self.outcomes
         log = partition.log.state
         before = log.log_end_offset
@@ -45,10 +46,10 @@ class Run:
                 outcomes += partition.append_run(rest, now_ms, acks_all=acks_all)
             except StorageError as e:
                 if not e.undone or len(rest) == 1:
-                    # Otherwise the batches are tried one by one.
+                    # If the failed write was undone, try the batches one by one.
                     outcomes.append(kept(e))
             except KafkaError:
-                pass  # nothing was appended; each batch is refused by itself
+                pass  # nothing was appended; `_append_one` finds each batch's error
             except Exception as e:  # noqa: BLE001 (whatever it is, the clients get an answer)
                 outcomes += [e] * len(rest)
             if len(outcomes) < len(batches):
@@ -64,7 +65,7 @@ class Run:
                 counted.bytes_in += len(batch[0])
 
     def result(self, number: int) -> Appended | Exception:
-        """The offsets of a batch, or the reason for which it was refused."""
+        """Return the offsets of a batch, or the error for which it was refused."""
         outcome = self.outcomes[number]
         if not isinstance(outcome, int):
             return outcome
@@ -88,7 +89,7 @@ class Run:
             return kept(e)
 
     def must_wait(self, next_offset: int, *, acks_all: bool) -> bool:
-        """Whether a batch that ends before `next_offset` may not be answered yet: replicas have not
-        fetched it, or a sync is under way."""
+        """Return whether the response for a batch that ends before `next_offset` must wait, because
+        replicas have not fetched it, or a sync is under way."""
         partition = self.partition
         return partition.high_watermark < next_offset if acks_all else partition.flushing
