@@ -30,7 +30,7 @@ async def handle(
 def error_response(
     request: AlterPartitionReassignmentsRequest, error: KafkaError, version: int
 ) -> AlterPartitionReassignmentsResponse:
-    """The error for the whole request, and for each partition."""
+    """Return the error for the whole request, and for each partition."""
     return AlterPartitionReassignmentsResponse(
         error_code=error.code,
         error_message=error.message,

@@ -42,7 +42,7 @@ async def handle(
 def error_response(
     request: AlterReplicaLogDirsRequest, error: KafkaError, version: int
 ) -> AlterReplicaLogDirsResponse:
-    """Every partition with the same error."""
+    """Return the same error for every partition."""
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(

@@ -15,8 +15,8 @@ from pk.core.wire.messages.describe_log_dirs import (
 
 
 async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """All directories, with the requested partitions, or all partitions if the request names
-    none."""
+    """Describe all directories, with the requested partitions, or with all partitions if the
+    request names none."""
     replicas = context.broker.data.replicas
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:

@@ -33,7 +33,7 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
 def error_response(
     request: ElectLeadersRequest, error: KafkaError, version: int
 ) -> ElectLeadersResponse:
-    """The error for the whole request, and for each requested partition."""
+    """Return the error for the whole request, and for each requested partition."""
     return ElectLeadersResponse(
         error_code=error.code if version >= _VERSION_ERROR else 0,
         replica_election_results=elections.refused(request, error),

@@ -12,6 +12,6 @@ from pk.core.wire.messages.list_partition_reassignments import (
 def handle(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Answer from the committed image. Raises KafkaError(NOT_CONTROLLER)."""
+    """List the moves in the committed image. Raises KafkaError(NOT_CONTROLLER)."""
     image = the_controller(context).image
     return reassignment.list_reassignments(image, request)

@@ -13,8 +13,8 @@ from pk.core.wire.messages.pk_unclean_recovery import (
 
 
 async def handle(context: Context, request: PkUncleanRecoveryRequest) -> PkUncleanRecoveryResponse:
-    """Show the logs, and elect a leader if one is given. Raises KafkaError: NOT_CONTROLLER,
-    CLUSTER_AUTHORIZATION_FAILED."""
+    """Return the logs, and elect a leader if the request names one. Raises KafkaError:
+    NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED."""
     if not request.changes_nothing() and not allows_cluster(context, Operation.ALTER):
         raise refusal(ResourceType.CLUSTER)
     config, known = context.broker.config, the_controller(context).unclean_recovery

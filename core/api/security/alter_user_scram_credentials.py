@@ -30,7 +30,7 @@ async def handle(
 def error_response(
     request: AlterUserScramCredentialsRequest, error: KafkaError, version: int
 ) -> AlterUserScramCredentialsResponse:
-    """The error for every user."""
+    """Return the error for every user."""
     users = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
     return AlterUserScramCredentialsResponse(
         results=[

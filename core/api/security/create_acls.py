@@ -16,7 +16,7 @@ from pk.core.wire.messages.create_acls import (
 
 
 async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Create the allowed ones. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
+    """Create the rules that are allowed. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
     authorization = context.broker.authorization
     if authorization.authorizer is None:
         return CreateAclsResponse(
@@ -58,7 +58,7 @@ async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResp
 def error_response(
     request: CreateAclsRequest, error: KafkaError, version: int
 ) -> CreateAclsResponse:
-    """The same error for every rule."""
+    """Return the same error for every rule."""
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=error.code, error_message=error.message)

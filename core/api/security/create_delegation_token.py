@@ -23,13 +23,13 @@ from pk.core.wire.messages.create_delegation_token import (
 )
 
 _ERROR_TIME: Final = -1
-"""The times in a refusal by the broker, as in Apache Kafka."""
+"""The timestamps in a refusal by the broker, as in Apache Kafka."""
 
 
 async def handle(
     context: Context, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """The broker's side: refuse a caller that may not ask, else forward to the controller. Raises
+    """Check the caller on the broker, and forward the request to the controller. Raises
     KafkaError."""
     try:
         check_asker(context)
@@ -42,7 +42,7 @@ async def handle(
 async def handle_at_controller(
     context: Context, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """The controller's side. Raises KafkaError(NOT_CONTROLLER)."""
+    """Create the token, on the controller. Raises KafkaError(NOT_CONTROLLER)."""
     try:
         _check_owner(context, request)
     except KafkaError as e:

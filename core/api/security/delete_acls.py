@@ -19,7 +19,7 @@ from pk.core.wire.messages.delete_acls import (
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 LARGE_COMPARISONS: Final = 5_000
-"""If filters times rules exceeds this, they are compared in a thread."""
+"""If the product of the numbers of filters and rules is greater, they are compared in a thread."""
 
 
 async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
@@ -90,7 +90,7 @@ def _result(outcome: list[AclBinding] | KafkaError) -> DeleteAclsFilterResult:
 def error_response(
     request: DeleteAclsRequest, error: KafkaError, version: int
 ) -> DeleteAclsResponse:
-    """The same error for every filter."""
+    """Return the same error for every filter."""
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(error_code=error.code, error_message=error.message)

@@ -17,14 +17,14 @@ from pk.core.wire.messages.describe_acls import (
 )
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
-"""Apache's words, also for CreateAcls; DeleteAcls has others."""
+"""Apache's message, also for CreateAcls; DeleteAcls has a different one."""
 
 LARGE_RULES: Final = 500
-"""If there are more rules, they are searched in a thread."""
+"""The number of rules above which they are searched in a thread."""
 
 
 async def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """The rules by their resources. Raises KafkaError: SECURITY_DISABLED, INVALID_REQUEST."""
+    """List the rules by their resources. Raises KafkaError: SECURITY_DISABLED, INVALID_REQUEST."""
     if context.broker.authorization.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     wanted = AclFilter(

@@ -1,6 +1,6 @@
 """DescribeDelegationToken (41), versions 1–3: the tokens that the caller owns or may renew, and
-those that it may describe. The response has their HMACs, with which any client can log in, so no
-one else gets it."""
+those that it may describe. The response has their HMACs, with which any client can log in, so other
+callers must not get it."""
 
 from pk.core.api.authorization import allows
 from pk.core.api.security.token_requests import NAMES_REQUESTER, check_asker, secret_of
@@ -20,7 +20,7 @@ from pk.core.wire.messages.describe_delegation_token import (
 async def handle(
     context: Context, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """The tokens in this broker's image."""
+    """Describe tokens in this broker's image."""
     try:
         check_asker(context)
     except KafkaError as e:

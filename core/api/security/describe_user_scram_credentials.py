@@ -14,15 +14,15 @@ from pk.core.wire.messages.describe_user_scram_credentials import (
 def handle(
     context: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """The credentials in this broker's image."""
+    """Describe the credentials in this broker's image."""
     return scram_users.describe(context.broker.image, request)
 
 
 def error_response(
     request: DescribeUserScramCredentialsRequest, error: KafkaError, version: int
 ) -> DescribeUserScramCredentialsResponse:
-    """The error for the whole request, and for each user, with nothing else about it, in Apache
-    Kafka's words."""
+    """Return the error for the whole request and for each user, without the users' names, as in
+    Apache Kafka."""
     return DescribeUserScramCredentialsResponse(
         error_code=error.code,
         results=[

@@ -1,6 +1,6 @@
-"""ExpireDelegationToken (40), versions 1–2: makes a token expire sooner, or at once (KIP-48).
-Allowed for its owner and its renewers. The broker checks how the caller authenticated; the
-controller decides."""
+"""ExpireDelegationToken (40), versions 1–2: makes a token expire sooner, or at once (KIP-48). Its
+owner and its renewers may do this. The broker checks how the caller authenticated; the controller
+decides."""
 
 from pk.core.api.controller.decide import submit_decision
 from pk.core.api.security.token_requests import ask_controller, secret_of
@@ -15,14 +15,15 @@ from pk.core.wire.messages.expire_delegation_token import (
 async def handle(
     context: Context, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    """The broker's side. Raises KafkaError."""
+    """Check the caller on the broker, and forward the request to the controller. Raises
+    KafkaError."""
     return await ask_controller(context, request, ExpireDelegationTokenResponse)
 
 
 async def handle_at_controller(
     context: Context, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    """The controller's side. Raises KafkaError(NOT_CONTROLLER)."""
+    """Change the expiry, on the controller. Raises KafkaError(NOT_CONTROLLER)."""
     config, asker, now_ms = context.broker.config, context.principal, context.broker.clock.now_ms()
     secret = secret_of(config)
     return await submit_decision(

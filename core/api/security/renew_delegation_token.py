@@ -1,5 +1,5 @@
-"""RenewDelegationToken (39), versions 1–2: makes a token expire later (KIP-48). Allowed for its
-owner and its renewers. The broker checks how the caller authenticated; the controller decides."""
+"""RenewDelegationToken (39), versions 1–2: makes a token expire later (KIP-48). Its owner and its
+renewers may do this. The broker checks how the caller authenticated; the controller decides."""
 
 from pk.core.api.controller.decide import submit_decision
 from pk.core.api.security.token_requests import ask_controller, lifetimes_of, secret_of
@@ -14,14 +14,15 @@ from pk.core.wire.messages.renew_delegation_token import (
 async def handle(
     context: Context, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    """The broker's side. Raises KafkaError."""
+    """Check the caller on the broker, and forward the request to the controller. Raises
+    KafkaError."""
     return await ask_controller(context, request, RenewDelegationTokenResponse)
 
 
 async def handle_at_controller(
     context: Context, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    """The controller's side. Raises KafkaError(NOT_CONTROLLER)."""
+    """Change the expiry, on the controller. Raises KafkaError(NOT_CONTROLLER)."""
     config, asker, now_ms = context.broker.config, context.principal, context.broker.clock.now_ms()
     secret = secret_of(config)
     return await submit_decision(

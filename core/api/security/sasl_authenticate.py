@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36), versions 0–2, when not expected (see SaslHandshake)."""
+"""SaslAuthenticate (36), versions 0–2, at a time when it is not expected (see SaslHandshake)."""
 
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
@@ -9,7 +9,7 @@ from pk.core.wire.messages.sasl_authenticate import (
 
 
 def handle(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    """Answer ILLEGAL_SASL_STATE."""
+    """Return ILLEGAL_SASL_STATE."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",

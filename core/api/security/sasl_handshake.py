@@ -1,5 +1,6 @@
-"""SaslHandshake (17), versions 0–1, when not expected: on an authenticated connection, or on a
-listener without SASL. core/auth/sasl_server.py handles it on a SASL listener."""
+"""SaslHandshake (17), versions 0–1, at a time when it is not expected: on an authenticated
+connection, or on a listener without SASL. On a SASL listener, core/auth/sasl_server.py handles the
+expected one."""
 
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
@@ -7,5 +8,5 @@ from pk.core.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHands
 
 
 def handle(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Answer ILLEGAL_SASL_STATE."""
+    """Return ILLEGAL_SASL_STATE."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -1,4 +1,4 @@
-"""The common part of the APIs of delegation tokens: the check of the caller, and the brokers'
+"""The common part of the APIs for delegation tokens: the check of the caller, and the brokers'
 shared secret."""
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.delegation_tokens import Lifetimes
 
 NAMES_REQUESTER: Final = 3
-"""From this version on, requests about tokens have the requester in addition to the owner
+"""The first version in which requests about tokens have the requester in addition to the owner
 (KIP-373)."""
 
 
 def secret_of(config: BrokerConfig) -> TokenSecret | None:
-    """The brokers' shared secret; None if they have none."""
+    """Return the brokers' shared secret, or None if they have none."""
     secret = config.delegation_token_secret_key
     return token_secret(secret) if secret else None
 
 
 def lifetimes_of(config: BrokerConfig) -> Lifetimes:
-    """The lifetimes of tokens."""
+    """Return the lifetimes of tokens."""
     return Lifetimes(
         config.delegation_token_expiry_time_ms, config.delegation_token_max_lifetime_ms
     )
 
 
 def check_asker(context: Context) -> None:
-    """Raises KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) if the caller has not authenticated,
-    or did so by a token."""
+    """Raise KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) if the caller has not authenticated,
+    or did so with a token."""
     found = (one for one in context.broker.config.listeners if one.name == context.listener)
     listener = next(found, None)
     protocol = listener.security_protocol if listener is not None else "PLAINTEXT"
@@ -48,8 +48,8 @@ def check_asker(context: Context) -> None:
 
 
 async def ask_controller(context: Context, request: Any, answer: Callable[..., Any]) -> Any:
-    """The controller's response to a change of a token's expiry, or `answer` with the reason why
-    the caller may not request it. Raises KafkaError."""
+    """Return the controller's response to a change of a token's expiry, or `answer` with the error
+    if the caller may not request it. Raises KafkaError."""
     try:
         check_asker(context)
     except KafkaError as e:

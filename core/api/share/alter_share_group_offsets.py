@@ -19,7 +19,7 @@ from pk.core.wire.messages.alter_share_group_offsets import (
 async def handle(
     context: Context, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    """Delegate to the group's coordinator and the share coordinators."""
+    """Submit the request to the group's coordinator and the share coordinators."""
     context.broker.groups.coordinators.check_protocol(GroupType.SHARE)
     request.topics, denied = await split_topics(
         context, Operation.READ, request.topics, lambda topic: topic.topic_name

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (92), version 0: deletes the offsets of an empty share group for topics
+"""DeleteShareGroupOffsets (92), version 0: deletes an empty share group's offsets in topics
 (KIP-932)."""
 
 from pk.core.api.authorization import refusal, split_topics
@@ -17,7 +17,7 @@ from pk.core.wire.messages.delete_share_group_offsets import (
 async def handle(
     context: Context, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    """Delegate to the group's coordinator and the share coordinators."""
+    """Submit the request to the group's coordinator and the share coordinators."""
     context.broker.groups.coordinators.check_protocol(GroupType.SHARE)
     request.topics, denied = await split_topics(
         context, Operation.READ, request.topics, lambda topic: topic.topic_name

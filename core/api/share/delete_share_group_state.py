@@ -12,7 +12,7 @@ from pk.core.wire.messages.delete_share_group_state import (
 async def handle(
     context: Context, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
-    """Ask the share coordinator of each share partition."""
+    """Submit each share partition to its share coordinator."""
     return await context.broker.groups.share_coordinators.delete(request)
 
 

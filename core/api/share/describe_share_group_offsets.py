@@ -24,7 +24,7 @@ from pk.core.wire.messages.describe_share_group_offsets import (
 async def handle(
     context: Context, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    """Ask the coordinators of each group; errors are in its result."""
+    """Describe each group's offsets, with its coordinators. Each group has its own error."""
     context.broker.groups.coordinators.check_protocol(GroupType.SHARE)
     response = DescribeShareGroupOffsetsResponse()
     for asked in merged(request.groups):
@@ -41,8 +41,8 @@ async def handle(
 async def _describe(
     context: Context, asked: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    """Describe one group; topics that the client may not describe are refused if they were
-    requested, else left out."""
+    """Describe one group. Topics that the client may not describe get an error if they were
+    requested, and are left out otherwise."""
     if not is_on(context):
         return await context.broker.groups.share_offsets.describe(asked)
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []

@@ -1,7 +1,7 @@
 """ShareAcknowledge (79), versions 1–2: a member of a share group acknowledges records that it holds
 (KIP-932).
 
-KIP-1222 (v2): it may renew its locks.
+KIP-1222 (v2): the member may renew its locks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ RENEWS_SINCE: Final = 2
 
 
 async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
-    """Store the acknowledgements, and end the session after the last ones. Raises KafkaError."""
+    """Store the acknowledgements, and close the session if this is its final request. Raises
+    KafkaError."""
     broker = context.broker
     broker.groups.coordinators.check_protocol(GroupType.SHARE)
     key = session_key(request.group_id, request.member_id)

@@ -17,7 +17,7 @@ from pk.core.share.sessions import SessionKey
 from pk.core.values import TopicIdPartition
 
 Acknowledgements = Mapping[TopicIdPartition, list[Any]]
-"""By partition, the batches of acknowledgements in the request."""
+"""The batches of acknowledgements in a request, by partition."""
 
 LEADER_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -33,14 +33,14 @@ class Leader(NamedTuple):
 
 
 def session_key(group_id: str | None, member_id: str | None) -> SessionKey:
-    """The session of a request. Raises INVALID_REQUEST."""
+    """Return the key of the request's session. Raises INVALID_REQUEST."""
     if group_id is None or not member_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     return SessionKey(group_id, member_id)
 
 
 async def acknowledgements_of(topics: Iterable[Any]) -> dict[TopicIdPartition, list[Any]]:
-    """The partitions with acknowledgements in a request."""
+    """Return the acknowledgements in a request, by partition."""
     said: dict[TopicIdPartition, list[Any]] = {}
     for topic, partition in ((t, p) for t in topics for p in t.partitions):
         await let_others_run()
@@ -53,7 +53,7 @@ async def acknowledgements_of(topics: Iterable[Any]) -> dict[TopicIdPartition, l
 async def acknowledge(
     context: Context, key: SessionKey, said: Acknowledgements, *, renews: bool
 ) -> dict[TopicIdPartition, KafkaError | None]:
-    """Store a member's acknowledgements, for all partitions at once; returns the errors by
+    """Store a member's acknowledgements, for all partitions at the same time. Returns the errors by
     partition. `renews`: whether this request may renew locks."""
     found: dict[TopicIdPartition, KafkaError | None] = {}
     waiting: dict[TopicIdPartition, Stored] = {}
@@ -86,8 +86,8 @@ async def acknowledge(
 
 
 def check_read(context: Context, tp: TopicIdPartition) -> None:
-    """Raises TOPIC_AUTHORIZATION_FAILED if the client may not read a topic. A topic that does not
-    exist passes."""
+    """Raise TOPIC_AUTHORIZATION_FAILED if the client may not read a topic. A topic that does not
+    exist raises nothing."""
     topic = context.broker.image.topic_by_id(tp.topic_id)
     if topic is not None and not allows(context, Operation.READ, ResourceType.TOPIC, topic.name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -111,7 +111,7 @@ def _check(batches: Iterable[Any], *, renews: bool) -> None:
 
 
 def leader_of(context: Context, tp: TopicIdPartition) -> Leader | None:
-    """The leader of a partition; None if it has none, or none with a known endpoint."""
+    """Return the leader of a partition, or None if it has none, or none with a known endpoint."""
     broker = context.broker
     topic = broker.image.topic_by_id(tp.topic_id)
     led = None if topic is None else broker.state.leader_of(topic.name, tp.partition)

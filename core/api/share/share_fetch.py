@@ -5,7 +5,7 @@ KIP-1206 (v2: never more records than requested, `RECORD_LIMIT`), KIP-1222 (v2: 
 such a request fetches nothing).
 
 Acknowledgements are stored first, so that released records may be acquired in the same request.
-Then the request checks the partitions of its session, starting with a different one each time: it
+Then the request checks the partitions of its session, starting with a different one each time. It
 reads the available records, and acquires them if they are enough (`min_bytes`); otherwise it waits
 for changes. A check and its acquisition are one step without a checkpoint, so no two requests fetch
 from a share partition at the same time.
@@ -60,15 +60,15 @@ from pk.core.wire.messages.share_fetch import (
 )
 
 FIRST_READ_BYTES: Final = 1 << 17
-"""The size of the first read of a partition, which grows four times while it has fewer records than
-wanted."""
+"""The size of the first read of a partition, in bytes. It is multiplied by four until there are as
+many records as wanted."""
 READ_BYTES_MAX: Final = 1 << 22
-"""The maximum size of one read, except for a larger first batch, since acquired records are held in
-memory."""
+"""The maximum size of one read in bytes, except for a larger first batch. Acquired records are held
+in memory."""
 
 
 async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
-    """Store acknowledgements, acquire records, answer. Raises KafkaError."""
+    """Store acknowledgements, acquire records, and respond. Raises KafkaError."""
     broker = context.broker
     broker.groups.coordinators.check_protocol(GroupType.SHARE)
     key = session_key(request.group_id, request.member_id)
@@ -90,7 +90,7 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
 
 
 def _params_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchParams:
-    """The parameters for each partition. Raises INVALID_REQUEST."""
+    """Return the parameters for each partition. Raises INVALID_REQUEST."""
     try:
         mode = AcquireMode(request.share_acquire_mode)
     except ValueError:
@@ -117,7 +117,7 @@ async def _open_session(
 
 
 class _Found(NamedTuple):
-    """The available records of one share partition, before any are acquired."""
+    """The available records of one share partition, before they are acquired."""
 
     share_partition: SharePartition
     fetched: FetchedBatches
@@ -149,16 +149,17 @@ class _ShareFetch:
         self._cold: list[tuple[FileSlice, str]] = []
         self._warmed: set[TopicIdPartition] = set()
         self._may_wait = True
-        """Whether to wait for more if there is less than `min_bytes`."""
+        """Whether to wait for more records if there are less than `min_bytes`."""
         self._answers: dict[TopicIdPartition, PartitionData] = {}
 
     async def run(self) -> None:
-        """Acquire the records that are available, or that arrive before the time is up."""
+        """Acquire the records that are available, or that are appended before the request times
+        out."""
         clock = self._context.broker.clock
         deadline = clock.time() + max(self._request.max_wait_ms, 0) / 1000
         session = self._context.broker.groups.share_partitions.sessions.find(self._key)
         if session is None:
-            return  # it ended while the acknowledgements were stored
+            return  # the session ended while the acknowledgements were stored
         await self._find_leaders(session.in_turn())
         if self._request.max_records <= 0:
             return
@@ -174,7 +175,8 @@ class _ShareFetch:
             self._may_wait = False
 
     async def _find_leaders(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Find the share partitions of the session and load them; unusable ones get an error."""
+        """Find the session's share partitions and wait until they are loaded. Those that cannot be
+        used get an error."""
         for tp in partitions:
             try:
                 check_read(self._context, tp)
@@ -191,7 +193,7 @@ class _ShareFetch:
                     self._refuse(tp, e)
 
     async def _warm_up(self) -> None:
-        """Read in threads the data for which the last check would have waited."""
+        """Read the cold data that the last check found, in threads."""
         cold, self._cold = self._cold, []
         await self._reader.warm_up()
         for records, directory in cold:
@@ -200,8 +202,8 @@ class _ShareFetch:
     # --- checking ---
 
     def _try_to_acquire(self) -> bool:
-        """Read the available records, and acquire them if they are enough. Returns whether the
-        request need not wait anymore, or must first read something from the disk."""
+        """Read the available records, and acquire them if they are enough. Returns True if the
+        request need not wait, or must first read from the disk."""
         self._reader.begin_round()
         found: list[_Found] = []
         left = self._request.max_records
@@ -229,8 +231,8 @@ class _ShareFetch:
     def _read(
         self, tp: TopicIdPartition, share_partition: SharePartition, wanted: int
     ) -> _Found | None:
-        """The available records of one share partition: at least `wanted` records if the log has
-        them. Raises KafkaError."""
+        """Return the available records of one share partition: at least `wanted` records if the log
+        has them. Raises KafkaError."""
         state: SharePartitionState = share_partition.loaded()
         partition, log = share_partition.partition, share_partition.partition.log
         partition.check_leader(share_partition.leader_epoch)
@@ -259,7 +261,7 @@ class _ShareFetch:
             piece = records.read()
             found = list(iter_headers(piece))
             if not found:
-                # The batch is larger than the part that was read.
+                # The first batch is larger than the bytes that were read.
                 if records.length < bytes_max:
                     break
                 bytes_max *= 4
@@ -280,7 +282,7 @@ class _ShareFetch:
         return _Found(share_partition, fetched, memoryview(data), headers)
 
     def _acquire(self, found: _Found, left: int) -> int:
-        """Acquire the records found, at most `left`; returns how many."""
+        """Acquire at most `left` of the records found. Returns the number of acquired records."""
         share_partition = found.share_partition
         acquired = share_partition.loaded().acquire(
             self._params, found.fetched, left, self._context.broker.clock.now_ms()
@@ -300,7 +302,7 @@ class _ShareFetch:
         ]
         return sum(one.last_offset - one.first_offset + 1 for one in acquired)
 
-    # --- answering ---
+    # --- responding ---
 
     def _data(self, tp: TopicIdPartition) -> PartitionData:
         data = self._answers.get(tp)
@@ -315,7 +317,8 @@ class _ShareFetch:
         data.error_code, data.error_message = error.code, error.message or None
 
     def answer(self, acknowledged: dict[TopicIdPartition, KafkaError | None]) -> ShareFetchResponse:
-        """The response."""
+        """Return the response. `acknowledged` has the result of the acknowledgements for each
+        partition."""
         context = self._context
         for tp, error in acknowledged.items():
             data = self._data(tp)
@@ -326,8 +329,8 @@ class _ShareFetch:
         response = ShareFetchResponse(acquisition_lock_timeout_ms=settings.lock_duration_ms)
         if context.broker.client_quotas.is_on:
             found = [data.records for data in self._answers.values() if data.records is not None]
-            # Acquired records are sent all the same: holding them back would only lock them for
-            # longer.
+            # Acquired records are sent even if the client must wait: delaying them would only
+            # extend their locks.
             response.throttle_time_ms = context.broker.client_quotas.sent(
                 context, sum(part_bytes(records) for records in found)
             )
@@ -356,7 +359,7 @@ class _ShareFetch:
 def _ranges(
     headers: Iterable[tuple[int, BatchHeader]], aborted: Sequence[AbortedTxn]
 ) -> list[OffsetRange]:
-    """The batches that belong to aborted transactions."""
+    """Return the batches that belong to aborted transactions."""
     if not aborted:
         return []
     return [
@@ -374,7 +377,7 @@ def _ranges(
 
 
 def _slice(found: _Found, acquired: Sequence[Acquired]) -> BytesSlice:
-    """The batches with the acquired records, from the first to the last."""
+    """Return the batches from the first acquired record to the last."""
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     within = [
         (position, header)

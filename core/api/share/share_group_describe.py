@@ -1,6 +1,6 @@
 """ShareGroupDescribe (77), version 1: share groups with their epochs, and each member's
-subscription and assignment (KIP-932). Groups of other types are GROUP_ID_NOT_FOUND.
-"""
+subscription and assignment (KIP-932). The response for a group of another type is
+GROUP_ID_NOT_FOUND."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pk.core.wire.messages.share_group_describe import (
 
 
 def _topics_of(group: DescribedGroup) -> Iterator[str]:
-    """The topics assigned to members."""
+    """Return the topics assigned to members."""
     for member in group.members:
         for topic in member.assignment.topic_partitions:
             yield topic.topic_name
@@ -32,7 +32,7 @@ _DESCRIBE: Final = GroupDescribe(
 async def handle(
     context: Context, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse | Awaitable[ShareGroupDescribeResponse]:
-    """Ask the coordinator of each group."""
+    """Describe each group, by its coordinator."""
     return await _DESCRIBE.answer(context, request)
 
 

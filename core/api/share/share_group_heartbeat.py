@@ -18,7 +18,7 @@ from pk.core.wire.messages.share_group_heartbeat import (
 def handle(
     context: Context, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
-    """Submit it to the group's coordinator."""
+    """Submit the heartbeat to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.groups.coordinators
     coordinators.check_protocol(GroupType.SHARE)

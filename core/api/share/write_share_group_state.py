@@ -1,5 +1,5 @@
-"""WriteShareGroupState (85), versions 0–1: the leader of a partition stores changes by
-acknowledgements (KIP-932)."""
+"""WriteShareGroupState (85), versions 0–1: the leader of a partition stores the changes that
+acknowledgements made (KIP-932)."""
 
 from pk.core.broker.coordinator.share_state_requests import WRITE
 from pk.core.broker.requests.context import Context
@@ -12,7 +12,7 @@ from pk.core.wire.messages.write_share_group_state import (
 async def handle(
     context: Context, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
-    """Ask the share coordinator of each share partition."""
+    """Submit each share partition to its share coordinator."""
     return await context.broker.groups.share_coordinators.write(request)
 
 

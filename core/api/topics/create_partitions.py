@@ -1,4 +1,4 @@
-"""CreatePartitions (37), versions 0–3: KIP-195. Partitions can only be added to a topic."""
+"""CreatePartitions (37), versions 0–3: adds partitions to topics (KIP-195)."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from pk.core.wire.messages.create_partitions import (
 )
 
 _VERSION_STRICT_QUOTA: Final = 3
-"""From this version on, clients know the error of the controller's quota (KIP-599)."""
+"""The first version whose clients know the error of the controller's quota (KIP-599)."""
 
 
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -47,7 +47,7 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
 def error_response(
     request: CreatePartitionsRequest, error: KafkaError, version: int
 ) -> CreatePartitionsResponse:
-    """The same error for every topic."""
+    """Return the same error for every topic."""
     names = dict.fromkeys(topic.name for topic in request.topics)
     return CreatePartitionsResponse(
         results=[

@@ -25,7 +25,7 @@ from pk.core.wire.messages.create_topics import (
 _DENIED: Final = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 
 _VERSION_STRICT_QUOTA: Final = 6
-"""From this version on, clients know the error of the controller's quota (KIP-599)."""
+"""The first version whose clients know the error of the controller's quota (KIP-599)."""
 
 
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -53,7 +53,7 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
 async def _take_denied(
     context: Context, request: CreateTopicsRequest
 ) -> list[CreatableTopicResult]:
-    """Remove from the request the topics that the client may not create; returns the results for
+    """Remove from the request the topics that the client may not create. Returns the results for
     them."""
     if not is_on(context) or allows_cluster(context, Operation.CREATE, log=False):
         return []
@@ -70,8 +70,7 @@ async def _take_denied(
 
 
 def _hide_configs(context: Context, result: CreatableTopicResult) -> None:
-    """Remove the fields for which the client would have to be allowed to describe the topic's
-    configs."""
+    """Remove the fields that require the right to describe the topic's configs."""
     if result.error_code or allows(
         context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name, log=False
     ):
@@ -84,7 +83,7 @@ def _hide_configs(context: Context, result: CreatableTopicResult) -> None:
 def error_response(
     request: CreateTopicsRequest, error: KafkaError, version: int
 ) -> CreateTopicsResponse:
-    """The same error for every topic."""
+    """Return the same error for every topic."""
     names = dict.fromkeys(topic.name for topic in request.topics)
     return CreateTopicsResponse(topics=[_refused(name, error) for name in names])
 

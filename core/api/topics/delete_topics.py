@@ -21,7 +21,7 @@ from pk.core.wire.messages.delete_topics import (
 _VERSION_DISABLED: Final = 3
 
 _VERSION_STRICT_QUOTA: Final = 5
-"""From this version on, clients know the error of the controller's quota (KIP-599)."""
+"""The first version whose clients know the error of the controller's quota (KIP-599)."""
 
 
 async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -49,7 +49,7 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
 async def _take_denied(
     context: Context, request: DeleteTopicsRequest
 ) -> list[DeletableTopicResult]:
-    """Remove from the request the topics that the client may not delete; returns the results for
+    """Remove from the request the topics that the client may not delete. Returns the results for
     them. A topic that the client may not describe is refused, whether it exists or not."""
     if not is_on(context) or allows_cluster(context, Operation.DELETE, log=False):
         return []
@@ -81,7 +81,7 @@ async def _take_denied(
 def error_response(
     request: DeleteTopicsRequest, error: KafkaError, version: int
 ) -> DeleteTopicsResponse:
-    """The same error for every topic."""
+    """Return the same error for every topic."""
     results = [DeletableTopicResult(name=name) for name in request.topic_names]
     results += [DeletableTopicResult(name=t.name, topic_id=t.topic_id) for t in request.topics]
     for result in results:

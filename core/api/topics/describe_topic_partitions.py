@@ -27,13 +27,14 @@ from pk.core.wire.messages.describe_topic_partitions import (
 )
 
 _AT_LEAST: Final = 1
-"""A limit below one would never make progress."""
+"""The minimum number of partitions in a response: with fewer, the client would never get
+further."""
 
 
 async def handle(
     context: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Answer from the image. Raises INVALID_REQUEST for a cursor at a topic that was not
+    """Describe the topics in the image. Raises INVALID_REQUEST for a cursor at a topic that was not
     requested."""
     image = context.broker.image
     names = await _names(request, image)
@@ -84,7 +85,7 @@ async def handle(
 
 
 async def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> list[str]:
-    """The topics to describe, in order: the requested ones, else all."""
+    """Return the topics to describe, in order: the requested ones, else all."""
     if not request.topics:
         return sorted(image.topics)
     names: set[str] = set()
@@ -95,7 +96,7 @@ async def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) 
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """The result does not reveal whether the topic exists."""
+    """Return a result that does not reveal whether the topic exists."""
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name
     )
@@ -135,7 +136,7 @@ def _topic(
                 replica_nodes=list(p.replicas),
                 isr_nodes=list(p.isr),
                 eligible_leader_replicas=list(p.elr),
-                # Not needed if there is a leader.
+                # Clients need the last known ELR only if there is no leader.
                 last_known_elr=[] if alive(p.leader) else list(p.last_known_elr),
                 offline_replicas=[node for node in p.replicas if not alive(node)],
             )
@@ -148,7 +149,7 @@ def _topic(
 def error_response(
     request: DescribeTopicPartitionsRequest, error: KafkaError, version: int
 ) -> DescribeTopicPartitionsResponse:
-    """The same error for every topic."""
+    """Return the same error for every topic."""
     return DescribeTopicPartitionsResponse(
         topics=[
             DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name)

@@ -39,31 +39,31 @@ _VERSION_LISTENER_NOT_FOUND: Final = 6
 _VERSION_TOPIC_IDS: Final = 12
 
 Alive = dict[int, tuple[str, int, str | None]]
-"""Brokers that are alive and reachable on the client's listener: host, port, rack."""
+"""Unfenced brokers that are reachable on the client's listener: host, port, rack."""
 
 _UNDESCRIBED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
 
 ANSWERS_AT_WORK_MAX: Final = 4
-"""How many responses with all topics of a large cluster are built at the same time: each is in
-memory."""
+"""The number of responses with all topics of a large cluster that are built at the same time: each
+takes memory."""
 
 LARGE_PARTITIONS: Final = 500
-"""If there are more partitions, a response with all topics waits for others."""
+"""The number of partitions above which responses with all topics count as large."""
 
 _at_work: trio.lowlevel.RunVar[trio.Semaphore] = trio.lowlevel.RunVar("metadata_at_work")
 
 
 async def handle(context: Context, request: MetadataRequest) -> MetadataResponse:
-    """Answer from the image. If another broker was lost just now, the client waits for the next
-    leader, since a client that learns the old leader may not retry for a second.
+    """Describe the topics of the image. If the connection to another broker was just lost, wait for
+    the new leaders, since a client that learns of the old leader may not ask again for a second.
 
     Raises KafkaError(INVALID_REQUEST) for a topic without name and id, or with an id before version
     12.
     """
     recently_fenced: Collection[int] = frozenset()
     if len(context.broker.image.brokers) > 1:
-        # The client may have just lost its leader. Then we have too, and that news may arrive
-        # together with its request.
+        # The client may have just lost its leader. Then this broker has lost it, too, and the end
+        # of that connection may arrive together with the client's request.
         await trio.lowlevel.checkpoint()
         await context.broker.cluster.disconnected_leaders.wait_for_verdict()
         recently_fenced = context.broker.cluster.recently_fenced.nodes()
@@ -88,8 +88,8 @@ def _limit() -> trio.Semaphore:
 
 
 async def _create_missing(context: Context, request: MetadataRequest) -> None:
-    """Request the creation of unknown topics, only after answering the request, because the
-    response says that they are unknown."""
+    """Create unknown topics. This begins only after the response is built, because the response
+    says that they are unknown."""
     if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
         return
     missing: list[str] = []
@@ -108,7 +108,7 @@ async def _create_missing(context: Context, request: MetadataRequest) -> None:
 
 
 def _may_create(context: Context, name: str) -> bool:
-    """Whether the client may have a missing topic created."""
+    """Return whether the client's request may create a missing topic."""
     return (
         not is_on(context)
         or allows_cluster(context, Operation.CREATE, log=False)
@@ -157,7 +157,7 @@ async def _answer(
 
 
 def _is_visible(context: Context, topic: TopicImage) -> bool:
-    """Whether a client that requests all topics may see this one."""
+    """Return whether a client that requests all topics may see this one."""
     return not is_on(context) or allows(
         context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name, log=False
     )
@@ -175,8 +175,9 @@ async def _add_operations(context: Context, answers: Iterable[MetadataResponseTo
 
 
 def controller_of(context: Context) -> int:
-    """The broker that clients treat as the controller: the real one or, if that is not among the
-    live brokers, this one, which forwards requests to the controller, or any other that does."""
+    """Return the broker that clients treat as the controller: the active controller if it is a live
+    broker. Otherwise it is this broker, or any live one, which forwards requests to the
+    controller."""
     image, node = context.broker.image, context.broker.node_id
     for candidate in (image.controller_id, node, *sorted(image.brokers)):
         broker = image.brokers.get(candidate)
@@ -186,8 +187,8 @@ def controller_of(context: Context) -> int:
 
 
 def _endpoints(image: MetadataImage, listener: str, fenced: Collection[int] | None = None) -> Alive:
-    """Brokers that are alive (or those in `fenced`) and reachable on `listener`: host, port,
-    rack."""
+    """Return the unfenced brokers (or those in `fenced`) that are reachable on `listener`: host,
+    port, rack."""
     found: Alive = {}
     for node, broker in image.brokers.items():
         wanted = not broker.fenced if fenced is None else node in fenced
@@ -200,7 +201,8 @@ def _endpoints(image: MetadataImage, listener: str, fenced: Collection[int] | No
 def _asked(
     wanted: Iterable[MetadataRequestTopic], version: int
 ) -> dict[tuple[str | None, Uuid], None]:
-    """(name, id) of each topic once. An id takes precedence over a name."""
+    """Return (name, id) of each topic once. An id takes precedence over a name. Raises
+    KafkaError(INVALID_REQUEST)."""
     asked: dict[tuple[str | None, Uuid], None] = {}
     for topic in wanted:
         by_id = topic.topic_id != ZERO_UUID
@@ -225,7 +227,7 @@ async def _one(
     topic = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
     asked = topic.name if topic is not None else name
     if asked is not None and not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, asked):
-        # An id is not secret, but a name is: the response has the one in the request.
+        # An id is not secret, but a name is, so the response has only the request's name.
         return MetadataResponseTopic(
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id
         )
@@ -274,7 +276,8 @@ def _partition(
         code = ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
         leader = NO_LEADER
     elif version == 0 and offline:
-        # Clients of version 0.8 look up every replica among the brokers and fail if one is missing.
+        # Clients of version 0.8 look up every replica in the list of brokers, and fail if one is
+        # missing.
         code = ErrorCode.REPLICA_NOT_AVAILABLE
     if version == 0:
         replicas = [node for node in replicas if node in alive]
@@ -291,8 +294,8 @@ def _partition(
 
 
 def error_response(request: MetadataRequest, error: KafkaError, version: int) -> MetadataResponse:
-    """The same error for every requested topic and, if the version supports it, for the whole
-    request."""
+    """Return the same error for every requested topic and, if the version supports it, for the
+    whole request."""
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (25), versions 0–4: adds the offsets of a group to a transaction (KIP-98).
 
 It adds the group's partition of `__consumer_offsets` to the transaction. Clients of the second
-protocol (KIP-890) leave that to TxnOffsetCommit.
+protocol (KIP-890) do not send it, because their TxnOffsetCommit adds the partition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PRODUCER_FENCED_SINCE: Final = 2
 
 
 async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    """Let the coordinator add the partition. Raises the errors of
+    """Submit the partition to the transaction's coordinator. Raises the errors of
     `TransactionMachine.add_partitions`."""
     broker = context.broker
     if OFFSETS_TOPIC not in broker.image.topics:

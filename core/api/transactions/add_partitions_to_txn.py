@@ -34,14 +34,14 @@ SEVERAL_SINCE: Final = 4
 PRODUCER_FENCED_SINCE: Final = 2
 
 TOGETHER: Final = 64
-"""How many transactions of one request are processed at once: each takes a task, and a large
-request may have millions."""
+"""The number of transactions of one request that are processed at the same time: each takes a task,
+and a large request may have millions."""
 
 
 async def handle(
     context: Context, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Ask the coordinator of each transaction."""
+    """Submit each transaction to its coordinator."""
     transactions = context.broker.groups.transactions
     if context.api_version < SEVERAL_SINCE:
         asked = AddPartitionsToTxnTransaction(
@@ -64,7 +64,7 @@ async def handle(
         await _ask(context, asked, results[0])
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     for start in range(0, len(request.transactions), TOGETHER):
-        # Concurrently, since each may wait for its coordinator's log to be replicated.
+        # Each transaction may wait for its coordinator's log to be replicated.
         async with trio.open_nursery() as nursery:
             for asked in request.transactions[start : start + TOGETHER]:
                 result = AddPartitionsToTxnResult(transactional_id=asked.transactional_id)
@@ -81,8 +81,8 @@ async def _ask(
 
 
 async def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> PartitionErrors:
-    """The errors of all partitions if the producer may not write to one of them, since then none is
-    added; else empty. Clients may not write to an internal topic."""
+    """Return an error for every partition if the producer may not write to one of them, since then
+    none is added; otherwise return no errors. Clients may not write to an internal topic."""
     is_guarded = is_on(context)
     denied: set[str] = set()
     for topic in topics:
@@ -133,7 +133,7 @@ def _result(
 def error_response(
     request: AddPartitionsToTxnRequest, error: KafkaError, version: int
 ) -> AddPartitionsToTxnResponse:
-    """Every partition with the same error, or the whole request's error for a broker."""
+    """Return the same error for every partition; for a broker, the error of the whole request."""
     if version >= SEVERAL_SINCE:
         return AddPartitionsToTxnResponse(error_code=error.code)
     errors = {

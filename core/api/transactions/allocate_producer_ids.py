@@ -13,7 +13,7 @@ from pk.core.wire.messages.allocate_producer_ids import (
 async def handle(
     context: Context, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    """The next block. Raises KafkaError: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+    """Allocate the next block. Raises KafkaError: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
     node, epoch = request.broker_id, request.broker_epoch
     block = await the_controller(context).submit(
         lambda image: allocate_producer_ids(image, node, epoch)

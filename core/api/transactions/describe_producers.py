@@ -15,8 +15,8 @@ from pk.core.wire.messages.describe_producers import (
 
 
 async def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """The producers known to each partition. A repeated partition is answered once: its index takes
-    four bytes, its producers may be many."""
+    """Describe the producers of each partition. A repeated partition is described once: its index
+    takes four bytes, its producers may be many."""
     response = DescribeProducersResponse()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:

@@ -18,7 +18,7 @@ from pk.core.wire.messages.describe_transactions import (
 async def handle(
     context: Context, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Ask the coordinator of each id; errors are in its result."""
+    """Describe each transaction, by its coordinator; errors are in its result."""
     response = DescribeTransactionsResponse()
     for transactional_id in dict.fromkeys(request.transactional_ids):
         await let_others_run()

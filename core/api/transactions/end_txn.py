@@ -1,4 +1,4 @@
-"""EndTxn (26), versions 0–5: commit or abort a transaction (KIP-98).
+"""EndTxn (26), versions 0–5: commits or aborts a transaction (KIP-98).
 
 The response is sent once the outcome is safe in the coordinator's log; the markers are sent after
 that. From version 5 on the client follows the second protocol (KIP-890): the response has the
@@ -18,7 +18,7 @@ PRODUCER_FENCED_SINCE: Final = 2
 
 
 async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
-    """Submit it to the coordinator. Raises the errors of `TransactionMachine.end`."""
+    """Submit the request to the coordinator. Raises the errors of `TransactionMachine.end`."""
     version = context.api_version
     return await context.broker.groups.transactions.submit_with_id(
         request.transactional_id,

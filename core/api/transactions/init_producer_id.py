@@ -1,8 +1,8 @@
 """InitProducerId (22), versions 0–5: an id and an epoch for a producer (KIP-98, KIP-360, KIP-890).
 
-Ids come from blocks that the controller assigns to brokers, so that no two producers of a cluster
-ever share one. With a transactional id its coordinator answers (core/txn/machine.py), and fences
-earlier producers of that id.
+Ids come from blocks that the controller assigns to brokers, so no two producers of a cluster ever
+share one. For a transactional id, its coordinator assigns the producer id (core/txn/machine.py),
+and fences earlier producers of that transactional id.
 """
 
 from typing import Final
@@ -19,8 +19,8 @@ PRODUCER_FENCED_SINCE: Final = 4
 
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A new id with epoch 0, or the coordinator's decision. Raises INVALID_REQUEST if the producer
-    sends its id without its epoch, or only the epoch; and the errors of
+    """Return a new id with epoch 0, or the coordinator's decision. Raises INVALID_REQUEST if the
+    producer sends its id without its epoch, or only the epoch; and the errors of
     `TransactionMachine.init_producer_id`."""
     transactional_id = request.transactional_id
     if transactional_id is not None:

@@ -20,12 +20,13 @@ from pk.core.wire.messages.list_transactions import (
 )
 
 UNKNOWN: Final = ""
-"""Replaces all states that do not exist: a filter with nothing else matches no transaction."""
+"""Replaces all states that do not exist, so that a filter with only such states matches no
+transaction."""
 
 
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """Ask every coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS if one has not loaded its
-    transactions yet, INVALID_REGULAR_EXPRESSION."""
+    """List the transactions of every coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS if one has
+    not loaded its transactions yet, INVALID_REGULAR_EXPRESSION."""
     transactions = context.broker.groups.transactions
     transactions.check_loaded()
     matches = _matcher(request.transactional_id_pattern)
@@ -58,7 +59,7 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
-    """The filter for ids; None to accept all."""
+    """Return the filter for ids, or None to accept all."""
     if not pattern:
         return None
     try:

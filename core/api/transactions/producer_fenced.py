@@ -4,7 +4,7 @@ from pk.core.errors import ErrorCode
 
 
 def known_code(code: int, version: int, fenced_since: int) -> int:
-    """The error `code` in a response of this version: before `fenced_since`, clients know
+    """Return the error `code` for a response of this version: before `fenced_since`, clients know
     PRODUCER_FENCED as INVALID_PRODUCER_EPOCH (KIP-588)."""
     if code == ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -37,8 +37,8 @@ instead."""
 
 
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """Filter out partitions that do not exist, have the transaction verified, and submit the rest
-    to the group's coordinator."""
+    """Filter out partitions that do not exist, verify the transaction, and submit the rest to the
+    group's coordinator."""
     refused = await refuse_missing(context, request, _refused, TxnOffsetCommitResponsePartition)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=merged(refused, []))
@@ -67,8 +67,8 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
             request.producer_id, request.producer_epoch, verification
         ):
             # A marker has arrived in the meantime, possibly that of the producer's last
-            # transaction: the client retries, and learns whether this one continues.
-            # INVALID_TXN_STATE would end Java's producer for good.
+            # transaction. The client retries, and learns whether this transaction continues.
+            # INVALID_TXN_STATE would be fatal for Java's producer.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         topics, ids = broker.image.topics, dict[str, Uuid]()
         for topic in request.topics:
@@ -80,8 +80,8 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
 
 
 async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verification | None:
-    """Ask the transaction's coordinator, unless the transaction is known to write here. Raises
-    KafkaError."""
+    """Ask the transaction's coordinator, unless the transaction is known to have this partition.
+    Raises KafkaError."""
     broker = context.broker
     coordinator = broker.groups.coordinators.coordinator(request.group_id)
     partition = coordinator.partition
@@ -131,7 +131,7 @@ def _failed(index: int, code: int) -> TxnOffsetCommitResponsePartition:
 def _failed_all(
     request: TxnOffsetCommitRequest, error: KafkaError, version: int
 ) -> TxnOffsetCommitResponse:
-    """Every partition with the same error."""
+    """Return the same error for every partition."""
     code = error.code
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,7 +1,6 @@
-"""WriteTxnMarkers (27), versions 1–2: a transaction coordinator makes the leaders of partitions
-write its markers (KIP-98). Version 2 has the protocol of the transaction (KIP-1228). Operators also
-use it to end hanging transactions.
-"""
+"""WriteTxnMarkers (27), versions 1–2: the leaders of partitions write a transaction coordinator's
+markers (KIP-98). Version 2 has the protocol of the transaction (KIP-1228). Operators also use it to
+end hanging transactions."""
 
 from pk.core.api.authorization import allows_cluster, check
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
@@ -28,7 +27,7 @@ async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnM
 def error_response(
     request: WriteTxnMarkersRequest, error: KafkaError, version: int
 ) -> WriteTxnMarkersResponse:
-    """Every partition of every marker with the same error."""
+    """Return the same error for every partition of every marker."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
