@@ -1,4 +1,4 @@
-"""Builds the parts of a broker, each after the parts it needs."""
+"""Builds the parts of a broker, each after the parts that it needs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from pk.core.log.log_dirs import LogDirs
 from pk.core.log.remote.storage import RemoteStorage
 
 EVICTION_MS: Final = 120_000
-"""How long a fetch session must have been idle to make room for another (KIP-227)."""
+"""The idle time after which a fetch session may be evicted for a new one, in ms (KIP-227)."""
 
 
 class Environment(Struct, frozen=True):
@@ -66,13 +66,13 @@ class Environment(Struct, frozen=True):
     clock: Clock
     random: Random
     controller_client: ForwardingClient
-    """Reaches the active controller."""
+    """Sends requests to the active controller."""
     peers: Peers
-    """Reaches other brokers."""
+    """Sends requests to other brokers."""
     controller: Controller | None = None
     """The controller of this process, if it has one."""
     remote_storage: RemoteStorage | None = None
-    """The store to which segments are copied, if there is one."""
+    """The store to which segments are copied, if remote storage is enabled."""
 
 
 def assemble(
@@ -83,11 +83,12 @@ def assemble(
     image_listeners: Iterable[ImageListener] = (),
     faults: Faults | None = None,
 ) -> Broker:
-    """A broker that has not started. It holds no partition before the first image is published.
+    """Build a broker that has not started. It has no partitions before the first image is
+    published.
 
-    `served` and `controller_served` are what ApiVersions says on either kind of listener.
-    `image_listeners` are called with each image before the coordinators are. `faults` are given if
-    tests may ask for some.
+    `served` and `controller_served` are the APIs that ApiVersions lists on brokers' and on
+    controllers' listeners. `image_listeners` are called with each image before the coordinators
+    are. `faults` are given if tests may inject some.
     """
     state, background, clock = environment.state, environment.background, environment.clock
     controller_client, controller = environment.controller_client, environment.controller

@@ -1,4 +1,4 @@
-"""The tasks that a broker runs in the background, and its way to end itself."""
+"""The tasks that a broker runs in the background, and the way in which it ends its own process."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ logger = logging.getLogger("pk.broker")
 
 
 class Background:
-    """See the top of this file. Before `start` nothing can be run."""
+    """The broker's background tasks. None can be started before `start`."""
 
     def __init__(self) -> None:
         self.failed = trio.Event()
-        """Set when the broker cannot continue; `failure` says why."""
+        """Set when the broker cannot continue; `failure` has the reason."""
         self.failure = ""
         self._nursery: trio.Nursery | None = None
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Tasks run in `nursery` from here on."""
+        """Run later tasks in `nursery`."""
         self._nursery = nursery
 
     def start_soon(self, fn: Any, *args: Any) -> None:
-        """Run a task of the broker's own."""
+        """Start a background task."""
         assert self._nursery is not None, "the broker has not started"
         self._nursery.start_soon(fn, *args)
 
     def fail(self, why: str) -> None:
-        """The broker cannot continue: its node must end."""
+        """End the node, because the broker cannot continue."""
         if not self.failed.is_set():
             logger.critical("the broker is stopping: %s", why)
             self.failure = why

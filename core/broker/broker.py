@@ -3,17 +3,17 @@ handlers use this object.
 
 It reacts to images. `publish(image)` compares the new image with the last one and acts on the
 difference: logs are created and opened, leaders take over, topics are deleted, coordinators follow
-their partitions. Only when all that is done does the image take effect for handlers, so that a
-client that learns of a topic can use it.
+their partitions. The image takes effect for handlers only when all that is done, so that a client
+that learns of a topic can use it.
 
-An image may change tens of thousands of partitions, so others run during the reaction. No reader
-sees half of it in the image, which is replaced in one step, together with the coordinators'
-knowledge. The partitions themselves turn one after another before that: each is wholly what the old
-image or the new one says, and one that a client looks for too early or too late says that it does
-not lead.
+An image may change tens of thousands of partitions, so the reaction lets other tasks run. No reader
+sees a part of the change in the image, which is replaced in one step, together with the
+coordinators' knowledge. Before that, the partitions change one after another. Each is in the state
+of either the old or the new image, and a request that finds a partition before or after its
+leadership gets the error that this broker does not lead it.
 
-Its parts do not know it: `assemble` (assembly.py) creates them all and gives each the few things
-that it needs.
+The parts do not refer to the broker: `assemble` (assembly.py) creates them all and gives each the
+few things that it needs.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ class ImageListener(Protocol):
     """A part of the broker that reacts to images."""
 
     def image_changed(self, image: MetadataImage, found: Changes) -> None:
-        """`image` takes effect; `found` is the difference from the previous one."""
+        """React to `image`, which takes effect now; `found` is the difference from the previous
+        image."""
         ...
 
 
 ROOM_RETRY_S: Final = 1.0
 ROOM_RETRY_S_MAX: Final = 16.0
-"""How long to wait before checking a full disk for space again: the first time, and later."""
+"""The pause before a full disk is checked for space again: the first one, and the longest."""
 
 
 class Broker(Struct, eq=False, kw_only=True):
@@ -68,16 +69,16 @@ class Broker(Struct, eq=False, kw_only=True):
     authorization: Authorization
     """The authorizer, and its audit log."""
     client_quotas: ClientQuotas
-    """How much clients may take."""
+    """The quotas of clients."""
     faults: Faults | None
-    """Faults that tests asked for; None without `pk.faults.enable`."""
+    """Faults that tests inject; None without `pk.faults.enable`."""
     client_metrics: ClientMetrics | None
-    """Metrics that clients push; None without `pk.metrics.listener`, which shows them."""
+    """Metrics that clients push; None without `pk.metrics.listener`, which exposes them."""
     remote: RemoteLogManager | None
     """The tasks of remote storage; None without `remote.log.storage.system.enable`."""
     image_listeners: list[ImageListener]
     disconnected: list[Callable[[int], None]]
-    """Called with a connection's id (`Context.connection_id`) when that connection has closed."""
+    """Called with the id of a closed connection (`Context.connection_id`)."""
     _publishing: trio.Lock = field(default_factory=trio.Lock)
     _lacks_room: trio.Event = field(default_factory=trio.Event)
     """Set when a log could not be created because its disk was full."""
@@ -113,15 +114,15 @@ class Broker(Struct, eq=False, kw_only=True):
         return self.state.broker_epoch
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Start background tasks; before that, the broker only holds state."""
+        """Start the background tasks. Before that, the broker only has state."""
         self.background.start(nursery)
         nursery.start_soon(self.purgatory.serve)
         self.data.start(nursery)
         nursery.start_soon(self._await_room)
 
     async def publish(self, image: MetadataImage) -> None:
-        """React to what the controller committed, then make `image` current. Later images wait for
-        earlier ones; an image that is not newer than the current one is dropped, since it comes
+        """React to an image from the controller, then make it current. Later images wait for
+        earlier ones. An image that is not newer than the current one is dropped, since it comes
         from a previous controller."""
         async with self._publishing:
             if image.offset <= self.image.offset:
@@ -141,12 +142,12 @@ class Broker(Struct, eq=False, kw_only=True):
         later = await self.data.replicas.commit(image, found, opened)
         gone = self.data.replicas.commit_internal(later)
         self.state.image = image
-        # Without a checkpoint: a coordinator must not outlive the leadership that it depends on,
-        # nor overlap with the next.
+        # There is no checkpoint in this step: a coordinator must not outlive the leadership that it
+        # depends on, nor overlap with the next one.
         for listener in self.image_listeners:
             listener.image_changed(image, found)
         self.purgatory.touch(MetadataImage)
-        # These may be late: a partition that is not fetched yet is fetched a moment later.
+        # These may be late: a follower that is not fetching yet begins a moment later.
         await self.data.fetchers.follow(opened, found)
         await self.data.assignments.follow(opened, found)
         await self.data.replica_logs.follow(opened, found)
@@ -155,7 +156,7 @@ class Broker(Struct, eq=False, kw_only=True):
             self._lacks_room.set()
 
     async def _await_room(self) -> None:
-        """Create the logs that did not fit on the disk once there is space, even if no new image
+        """Create the logs that did not fit on a disk once it has space, even if no new image
         arrives."""
         wait_s = ROOM_RETRY_S
         while True:

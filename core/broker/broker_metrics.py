@@ -9,7 +9,7 @@ from pk.core.metrics import Counter, Histogram
 from pk.core.wire.index import MESSAGES
 
 TOPICS_MAX: Final = 100_000
-"""How many topics are counted by name; records of further ones are counted under `OTHER`."""
+"""The number of topics counted by name; records of further topics are counted under `OTHER`."""
 OTHER: Final = "(other)"
 
 
@@ -33,7 +33,7 @@ class TopicMetrics:
         self.replication_bytes_out = 0
         """Bytes sent to followers."""
         self.failed_produce = 0
-        """Batches that were refused."""
+        """Batches that were refused, or whose append failed."""
 
 
 class RequestMetrics:
@@ -44,7 +44,7 @@ class RequestMetrics:
     def __init__(self, api_key: int) -> None:
         self.name = MESSAGES[api_key].name
         self.total_time = Histogram()
-        """The time from a request's arrival until its answer is ready, in ms; its count is the
+        """The time from a request's arrival until its response is ready, in ms; its count is the
         number of requests."""
         self.errors: dict[str, Counter] = {}
         """Requests that failed as a whole, by the error's name."""
@@ -66,7 +66,7 @@ class ListenerMetrics:
 
 
 class BrokerMetrics:
-    """See the top of this file. One for each process."""
+    """The counters of a process."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicMetrics] = {}
@@ -80,10 +80,11 @@ class BrokerMetrics:
         self.damaged_segments = Counter()
         self.replaced_segments = Counter()
         self.committed_cut = Counter()
-        """Times that a follower's log was below its high watermark not its leader's."""
+        """The number of times that a follower had to truncate its log below its high watermark to
+        match its leader's."""
 
     def topic(self, name: str) -> TopicMetrics:
-        """The counters of a topic."""
+        """Return the counters of a topic."""
         found = self.topics.get(name)
         if found is None:
             if len(self.topics) >= TOPICS_MAX:
@@ -92,16 +93,16 @@ class BrokerMetrics:
         return found
 
     def request(self, api_key: int) -> RequestMetrics:
-        """The counters of an API."""
+        """Return the counters of an API."""
         found = self.requests.get(api_key)
         if found is None:
             found = self.requests[api_key] = RequestMetrics(api_key)
         return found
 
     def listener(self, name: str) -> ListenerMetrics:
-        """The counters of a listener."""
+        """Return the counters of a listener."""
         return self.listeners.setdefault(name, ListenerMetrics())
 
     def log_flushed(self, seconds: float) -> None:
-        """Count a sync."""
+        """Count a sync that took `seconds`."""
         self.log_flush.observe(seconds * 1000)

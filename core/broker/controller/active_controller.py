@@ -13,7 +13,7 @@ from pk.core.meta.image import MetadataImage
 Reply = TypeVar("Reply")
 
 Decide = Callable[[MetadataImage], Decision[Event, Reply]]
-"""Makes a decision on the newest image."""
+"""Returns a decision that is based on the newest image."""
 
 
 class OffLoopDecision(Generic[Reply]):
@@ -21,8 +21,8 @@ class OffLoopDecision(Generic[Reply]):
     of a broker. Also a `Decide`."""
 
     def __init__(self, ask: Callable[[], Decide[Reply]], *, large: bool = False) -> None:
-        """`ask` is called on the loop when it is this decision's turn; the function it returns
-        depends only on the image. `large`: it takes long for any image."""
+        """`ask` is called on the event loop when it is this decision's turn; the function that it
+        returns depends only on the image. `large`: the decision takes long for any image."""
         self.ask = ask
         self.large = large
 
@@ -46,7 +46,7 @@ class ActiveController(Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """The cluster's image, as far as it is safe in the store."""
+        """The cluster's image, with the events that are safe in the store."""
         ...
 
     async def submit(self, decide: Decide[Reply]) -> Reply:

@@ -1,9 +1,9 @@
 """A broker's lifecycle in its cluster: it registers, sends heartbeats, is unfenced, and leaves.
 
 ```
-register ──► fenced ──(caught up, and serves)──► unfenced ──► handing over ──► may go
-   ▲                                                                             │
-   └────── the controller does not know this incarnation (anymore) ◄─────────────┘
+register ──► fenced ──(has caught up, and serves)──► unfenced ──► shutting down ──► may shut down
+   ▲                                                                    │
+   └──────── the controller does not know this incarnation ◄────────────┘
 ```
 
 A registration is an *incarnation*, with an id of its own, and a broker epoch assigned by the
@@ -49,14 +49,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker")
 
 AGAIN_S: Final = 0.1
-"""The pause between attempts to register, and between heartbeats while waiting to be unfenced."""
+"""The pause between attempts to register, and between heartbeats while waiting to be unfenced, in
+seconds."""
 
 LEAVE_AGAIN_S: Final = 0.02
-"""The pause between heartbeats of a broker that waits to shut down, since its clients wait too."""
+"""The pause between heartbeats of a broker that waits to shut down, in seconds. It is short, since
+the broker's clients wait too."""
 
 SILENCE_S: Final = 1.5
-"""Without an answer for this long, a broker that shuts down assumes that the controller is gone
-too, and stops waiting."""
+"""The time without a response after which a broker that shuts down assumes that the controller is
+gone too, and stops waiting, in seconds."""
 
 _UNKNOWN_INCARNATION: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _MAY_PASS: Final = (
@@ -64,8 +66,8 @@ _MAY_PASS: Final = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-"""A registration refused with one of these errors is tried again: the last incarnation's session
-may end, a controller may be elected, or its disk may have space again."""
+"""A registration refused with one of these errors is repeated: the last incarnation's session may
+expire, a controller may be elected, or its disk may have space again."""
 
 
 _REFUSALS: Final = {
@@ -87,7 +89,7 @@ class RegistrationFailed(Exception):
 
 
 class BrokerLifecycle:
-    """See the top of this file. One for each broker."""
+    """The lifecycle of this broker."""
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class BrokerLifecycle:
         new_id: Callable[[], Uuid],
     ) -> None:
         """`endpoints` are those of the listeners for brokers and clients; `new_id` generates
-        incarnation ids. `background` fails when this broker cannot continue."""
+        incarnation ids. `background` ends the node if this broker cannot continue."""
         self._state = state
         self._controller_client = controller_client
         self._dirs = dirs
@@ -116,17 +118,17 @@ class BrokerLifecycle:
         self._let_go = trio.Event()
         self._answered_at = 0.0
         self.complaint = ""
-        """Why the controller has not accepted this broker yet; empty if it has, or did not
-        answer."""
+        """The reason why the controller has not accepted this broker yet; empty if it has, or did
+        not respond."""
         self._wake = trio.Event()
         """Set to send the next heartbeat at once."""
         self._news = trio.Event()
-        """Set if the heartbeat in flight is outdated."""
+        """Set if the current heartbeat is outdated."""
         self._new_id = new_id
         self._background = background
         self.registered_again: list[Callable[[], None]] = []
-        """Called when this broker has a new epoch: an image with that epoch may already have
-        arrived, too early to be used."""
+        """Called when this broker has a new epoch: an image with that epoch may have arrived too
+        early to be used."""
 
     async def register_first(self, controller: Controller) -> None:
         """Register with a controller in this process that no other broker knows; the broker is
@@ -143,7 +145,7 @@ class BrokerLifecycle:
         self._serves = True
 
     async def register(self) -> None:
-        """Register with the active controller, wherever it is. Raises RegistrationFailed, at the
+        """Register with the active controller, in any process. Raises RegistrationFailed, at the
         latest after `initial.broker.registration.timeout.ms`."""
         timeout_ms = self._state.config.initial_broker_registration_timeout_ms
         await self._register(timeout_ms)
@@ -175,9 +177,9 @@ class BrokerLifecycle:
                 await self._wake.wait()
 
     async def hand_over(self, within_s: float) -> None:
-        """Have the controller move leadership away from this broker; returns when it may shut down,
-        after at most `within_s`. Does nothing with `controlled.shutdown.enable=false`, or if no
-        heartbeats are sent."""
+        """Request that the controller move leadership away from this broker, and wait until the
+        broker may shut down, for at most `within_s` seconds. Does nothing with
+        `controlled.shutdown.enable=false`, or if no heartbeats are sent."""
         if not self._beating or not self._state.config.controlled_shutdown_enable:
             return
         self._leaving = True
@@ -209,7 +211,7 @@ class BrokerLifecycle:
         return self._state.config.broker_heartbeat_interval_ms / 1000
 
     def image_changed(self, image: MetadataImage, found: Changes) -> None:
-        """Check whether a new image unfences this broker."""
+        """Note whether a new image fences or unfences this broker."""
         me = image.brokers.get(self._state.node_id)
         if me is None or me.broker_epoch != self._state.broker_epoch:
             return
@@ -230,7 +232,8 @@ class BrokerLifecycle:
         return BrokerHeartbeatRequest(
             broker_id=state.node_id,
             broker_epoch=state.broker_epoch,
-            # The offset of the last applied event: `image.offset` is that of the next.
+            # `image.offset` is the offset of the next event, and this field that of the last
+            # applied one.
             current_metadata_offset=state.image.offset - 1,
             want_fence=not self._serves,
             want_shut_down=self._leaving,
@@ -238,8 +241,8 @@ class BrokerLifecycle:
         )
 
     async def _send(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse | None:
-        # A controller that is slow to answer is alive: half the session leaves time to ask another
-        # one, or to retry.
+        # A controller that is slow to respond is alive. Half the session leaves time to try another
+        # controller, or to retry.
         timeout_ms = self._state.config.broker_session_timeout_ms / 2
         try:
             return await self._controller_client.request(request, timeout_ms=timeout_ms)
@@ -264,8 +267,8 @@ class BrokerLifecycle:
                 self._let_go.set()
 
     def _failed(self) -> list[Uuid]:
-        """The registered directories that have failed. If one could not be reported to the
-        controller for too long, the broker stops, since its partitions would stay without a leader
+        """Return the registered directories that have failed. If one could not be reported to the
+        controller for too long, stop the broker, since its partitions would have no leader
         (KIP-858)."""
         now = trio.current_time()
         limit_s = self._state.config.log_dir_failure_timeout_ms / 1000
@@ -339,7 +342,7 @@ class BrokerLifecycle:
         )
 
     def _refusal(self, code: int) -> str:
-        """The error in a registration response, by name and in words; empty for no error."""
+        """Return the error in a registration response, by name and in words; empty for no error."""
         if not code:
             return ""
         if code not in _REFUSALS:
@@ -355,7 +358,7 @@ class BrokerLifecycle:
                 f"{self._refusal(answer.error_code)}"
             )
         self._state.broker_epoch = answer.broker_epoch
-        if self._unfenced.is_set():  # else a task may be waiting for it
+        if self._unfenced.is_set():  # otherwise, keep the event for which a task may be waiting
             self._unfenced = trio.Event()
         self._reported_failed.clear()
         self._failed_since.clear()

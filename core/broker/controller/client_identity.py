@@ -49,7 +49,7 @@ def address_bytes(host: str) -> bytes:
 
 
 def host_of(address: bytes) -> str:
-    """Decode `/127.0.0.1` from its 4 or 16 bytes; empty for no bytes. Raises
+    """Decode an address of 4 or 16 bytes to a form like `/127.0.0.1`; empty for no bytes. Raises
     KafkaError(INVALID_REQUEST)."""
     if not address:
         return ""

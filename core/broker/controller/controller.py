@@ -4,16 +4,16 @@ published.
 `submit(decide)` decides on the newest image, which includes all earlier decisions, although they
 may not be on the disk yet. Decisions that queue up during an append are written together in the
 next one (group commit). Once the store has them, they are in `feed`, from which all other nodes
-fetch them, and in `image`. The broker of this process applies them at its own pace, in a task of
-its own (to see them there, wait for the broker's image). A reader of `image` never sees an event
+fetch them, and in `image`. The broker of this process applies them in a task of its own, so it may
+be behind (to see them there, wait for the broker's image). A reader of `image` never sees an event
 that a crash could undo.
 
-`open` takes the leadership and `run` uses it. `run` returns when it is lost: another node has it
-(the store raises Fenced), the store does not know whether it is still held, or an append failed,
-after which the content of the store is unknown. (A full disk is not such a failure: decisions
-without space are refused with KAFKA_STORAGE_ERROR, and did not happen.) Then everything in the
-queue is refused with NOT_CONTROLLER, which means that it did not happen; decisions being appended
-get `FateUnknown`. `open` may be called again: it campaigns, which may take long, and trusts only
+`open` takes the leadership and `run` uses it. `run` returns when the leadership is lost: another
+node has it (the store raises Fenced), the store cannot tell whether this node still has it, or an
+append failed, after which the content of the store is unknown. (A full disk is not such a failure:
+decisions without space are refused with KAFKA_STORAGE_ERROR, and had no effect.) Then every queued
+decision is refused with NOT_CONTROLLER, which means that it had no effect; decisions being appended
+raise `FateUnknown`. `open` may be called again: it campaigns, which may take long, and trusts only
 the contents of the store.
 """
 
@@ -59,16 +59,16 @@ Publish = Callable[[MetadataImage], Awaitable[None]]
 Duty = Callable[[], Awaitable[None]]
 
 EVENTS_PER_APPEND_MAX = 20_000
-"""Beyond this, queued decisions wait for the next append, so that an append does not grow without
-limit."""
+"""The number of events beyond which queued decisions wait for the next append, so that an append
+does not grow without limit."""
 
 EVENTS_PER_APPLY_MAX = 1000
 """The number of events applied to an image at once: a few milliseconds."""
 
 LARGE_IMAGE = 1000
-"""The number of partitions above which scanning them takes the loop milliseconds."""
+"""The number of partitions above which scanning them blocks the event loop for milliseconds."""
 AT_WORK = "decisions"
-"""Separate threads, so that a slow disk does not delay decisions."""
+"""Threads of their own, so that a slow disk does not delay decisions."""
 
 
 class Committed(NamedTuple, Generic[Reply]):
@@ -76,22 +76,22 @@ class Committed(NamedTuple, Generic[Reply]):
 
     reply: Reply
     image_offset: int
-    """The offset of the image that has its events."""
+    """The offset of the image that contains its events."""
 
 
 class _Submitted(msgspec.Struct, eq=False):
     decide: Decide[Any] | None
-    """None once it has decided."""
+    """None once the decision has been made."""
     done: trio.Event = field(default_factory=trio.Event)
     reply: Any = None
     error: Exception | None = None
     offset: int = 0
-    """The offset of the image with its events."""
+    """The offset of the image that contains the decision's events."""
 
 
 class Controller:
     """The controller of a cluster, or a candidate for it. `open` takes the leadership; `run` must
-    run while it is used."""
+    run while the controller is used."""
 
     def __init__(
         self,
@@ -102,19 +102,19 @@ class Controller:
         snapshot_bytes: int = 20 << 20,
         now_ms: Callable[[], int] = lambda: NO_TIMESTAMP,
     ) -> None:
-        """`state` and `peers` belong to this process's broker: its config, its connections to
-        others. `snapshot_bytes`: how much may be appended before a snapshot is made; `now_ms`: the
-        time of day for the feed's records."""
+        """`state` and `peers` belong to this process's broker: its config, and its connections to
+        other brokers. `snapshot_bytes`: the size of the appended events after which a snapshot is
+        made; `now_ms`: the wall-clock time for the feed's records."""
         self.controller_id = state.node_id
         self.epoch = -1
         self.predecessor = NO_NODE
         """The previous controller's node id; NO_NODE if there was none."""
         self.image = MetadataImage()
-        """The cluster's image, as far as it is safe in the store."""
+        """The cluster's image, with the events that are safe in the store."""
         self.feed = MetadataFeed()
         """The log that other nodes follow; it restarts with each controller epoch."""
         self.observers = QuorumObservers()
-        """The progress of its followers."""
+        """The progress of the metadata log's followers."""
         self.commit_listeners: list[CommitListener] = []
         """Called with the image before and after, right after each append."""
         self.heartbeats = HeartbeatManager(self, state, peers)
@@ -127,8 +127,8 @@ class Controller:
             TokenExpiry(self, state, now_ms).run,
             self.unclean_recovery.run,
         ]
-        """Tasks that run while this is the controller (liveness, balance): started by `run` with
-        the first image, cancelled at its end."""
+        """Tasks that run while this node is the active controller (liveness, balance): `run` starts
+        them with the first image, and cancels them at its end."""
         self._store = store
         self._snapshot_bytes = self._snapshot_due_bytes = snapshot_bytes
         self._now_ms = now_ms
@@ -142,7 +142,7 @@ class Controller:
 
     @property
     def active(self) -> bool:
-        """Whether this is the controller."""
+        """Whether this node is the active controller."""
         return self._closed is None
 
     def disconnected(self, connection_id: int) -> None:
@@ -153,10 +153,10 @@ class Controller:
         """Campaign, load the log, and record that this controller took over. May be called again
         after `run` has returned.
 
-        `cluster_id` is the node's cluster, "" if it does not belong to one yet: then the log's id
-        is used, and an empty log gets `new_cluster_id`. `logs_held` is the number of partitions
-        with logs on this node: if there are any, an empty metadata log does not mean a new cluster
-        but a lost log, and starting would turn all of them into strays.
+        `cluster_id` is the node's cluster, or "" if it does not belong to one yet: then the log's
+        id is used, and an empty log gets `new_cluster_id`. `logs_held` is the number of partitions
+        with logs on this node. If there are any, an empty metadata log means not a new cluster but
+        a lost log, and starting would turn all these logs into strays.
 
         Raises StoreFailed, even if the leadership has been lost again in the meantime, and
         KafkaError(INCONSISTENT_CLUSTER_ID).
@@ -192,7 +192,7 @@ class Controller:
         self, publish: Publish, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Append submitted decisions and pass images to `publish`, the first one before reporting
-        `started`; runs until cancelled, or until the leadership is lost, whose reason is logged."""
+        `started`. Runs until cancelled, or until the leadership is lost, and logs the reason."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._show, publish, task_status)
@@ -211,17 +211,18 @@ class Controller:
             self._close("the controller has stopped")
 
     async def submit(self, decide: Decide[Reply]) -> Reply:
-        """The reply of `submit_with_offset`."""
+        """Like `submit_with_offset`, but return only the reply."""
         return (await self.submit_with_offset(decide)).reply
 
     async def submit_with_offset(self, decide: Decide[Reply]) -> Committed[Reply]:
-        """Have `decide(image)` decided and its events made safe; its reply, and the offset of the
-        image with these events. The broker of this process may not have that image yet.
+        """Queue `decide(image)`, and wait until its events are safe. Returns its reply, and the
+        offset of the image with these events. The broker of this process may not have that image
+        yet.
 
-        Cancelling the wait does not undo a decision in the queue. Raises the errors of `decide`;
-        KafkaError(NOT_CONTROLLER) if this is not the controller (anymore), or
-        KafkaError(KAFKA_STORAGE_ERROR) if the disk is full: in both cases nothing happened;
-        FateUnknown if it may have happened.
+        Cancelling the wait does not undo a queued decision. Raises the errors of `decide`;
+        KafkaError(NOT_CONTROLLER) if this node is not, or no longer, the controller, or
+        KafkaError(KAFKA_STORAGE_ERROR) if the disk is full: in both cases the decision had no
+        effect; FateUnknown if it may have had one.
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
@@ -235,7 +236,7 @@ class Controller:
         return Committed(submitted.reply, submitted.offset)
 
     async def _commit(self) -> None:
-        """Make the queued decisions, append all of them at once, and answer."""
+        """Make the queued decisions, append all of them at once, and wake their submitters."""
         batch: list[_Submitted] = []
         events = EventBatch()
         before = image = self.image
@@ -243,7 +244,7 @@ class Controller:
         try:
             image = await self._decide(batch, events)
             if self._closed is not None:
-                raise Fenced(self._closed)  # lost while it decided: nothing more is appended
+                raise Fenced(self._closed)  # lost during the decision: append nothing
             if events:
                 await self._store.append(self.epoch, before.offset, events)
                 self._full = False
@@ -263,17 +264,17 @@ class Controller:
             error = FateUnknown(why)
         finally:
             if error is None and events:
-                # They have happened, even if the leadership is lost.
+                # The store has the events, even if the leadership is lost.
                 self.feed.add(events, image, self._now_ms())
                 self._commit_image(before, image)
             _answer(batch, error, before)
 
     async def _decide(self, batch: list[_Submitted], events: EventBatch) -> MetadataImage:
-        """Make the queued decisions, which are added to `batch`, and their events to `events`;
-        returns the image with all of them.
+        """Make the queued decisions; add them to `batch`, and their events to `events`. Returns the
+        image with all of them.
 
-        Long work is done in a thread, or in pieces: only this task takes from the queue, and no
-        reader sees events that are not in the store.
+        Long work is done in a thread, or in pieces: only this task takes decisions from the queue,
+        and no reader sees events that are not in the store.
         """
         image = self.image
         while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
@@ -301,17 +302,17 @@ class Controller:
         return image
 
     def _commit_image(self, before: MetadataImage, image: MetadataImage) -> None:
-        """Publish `image`, which the store and the feed now have: other nodes may get it before
-        this one's broker applies it."""
+        """Publish `image`, which the store and the feed now have. Other nodes may get it before
+        this node's broker applies it."""
         self.image = image
         self._grown.set()
         for listener in self.commit_listeners:
             listener(before, image)
 
     async def _show(self, publish: Publish, task_status: trio.TaskStatus[None]) -> None:
-        """Repeatedly let this process's broker apply the newest image. Events appended in the
-        meantime come with the next one, all at once. When the leadership is lost, the broker may
-        still finish, since it could not continue from a half-applied image."""
+        """Repeatedly publish the newest image to this process's broker. Events appended in the
+        meantime are in the next image, all at once. When the leadership is lost, a publication that
+        has begun may finish, since the broker could not continue from a partly applied image."""
         shown = None
         while True:
             image = self.image
@@ -337,19 +338,19 @@ class Controller:
         except Fenced as e:
             self._close(str(e))
         except StoreFailed as e:
-            # Nothing is lost: the log is longer than necessary. Trying again with every append
-            # would delay all of them.
+            # Nothing is lost, but the log is longer than necessary. Retrying after every append
+            # would delay the appends.
             self._snapshot_due_bytes = since + self._snapshot_bytes
             logger.error("the snapshot of the metadata log failed: %s", e)
 
     def _lose(self, epoch: int, why: str) -> None:
-        """The store can no longer guarantee `epoch`, which may be one that is just being taken."""
+        """Handle the store's loss of `epoch`, which may be an epoch that `open` is just taking."""
         if epoch == self.epoch:
             self._close(why)
             self._closed = why
 
     def _close(self, why: str) -> None:
-        """Give up the leadership, if held; no more decisions are made."""
+        """Give up the leadership, if this node has it, and refuse the queued decisions."""
         if self._closed is None:
             logger.info("no longer the controller of epoch %d: %s", self.epoch, why)
             self._closed = why
@@ -371,7 +372,7 @@ def _whole(decide: Decide[Any], image: MetadataImage) -> Decision[Event, Any]:
 
 
 async def _apply(image: MetadataImage, events: list[Event]) -> MetadataImage:
-    """The image after `events`. Raises ContradictoryEvent."""
+    """Return the image after `events`. Raises ContradictoryEvent."""
     for first in range(0, len(events), EVENTS_PER_APPLY_MAX):
         await let_others_run()
         image = image.apply(events[first : first + EVENTS_PER_APPLY_MAX])
@@ -379,7 +380,8 @@ async def _apply(image: MetadataImage, events: list[Event]) -> MetadataImage:
 
 
 def _answer(batch: list[_Submitted], error: Exception | None, before: MetadataImage) -> None:
-    """Wake the tasks that wait for decisions. Those with events have failed with the append."""
+    """Wake the tasks that wait for decisions. If the append failed, decisions with events have
+    failed too."""
     for one in batch:
         if one.error is None and error is not None and one.offset > before.offset:
             one.error = error

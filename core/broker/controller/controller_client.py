@@ -1,20 +1,20 @@
-"""Sends requests to the active controller, wherever it is: in this process, at a known address, or
-at the address that etcd or ZooKeeper has.
+"""Sends requests to the active controller: in this process, at a known address, or at the address
+that etcd or ZooKeeper has.
 
 There are two kinds of requests. A broker's own (`request`: registration, heartbeats, ISR changes,
-producer ids) are idempotent, because they have epochs; so they are retried, with the current
-controller, until one is answered or the time is over. A client's (`forward`, in an Envelope,
-KIP-590) may not be idempotent: if the first try creates a topic, the second one fails. So `forward`
-retries only if nothing can have happened (no controller reached, or NOT_CONTROLLER), and otherwise
-raises `FateUnknown`, which clients get as REQUEST_TIMED_OUT.
+producer ids) are idempotent, because they have epochs. Therefore they are retried, with the current
+controller, until one gets a response or the request times out. A client's (`forward`, in an
+Envelope, KIP-590) may not be idempotent: if the first try creates a topic, the second one fails.
+Therefore `forward` retries only if the request cannot have taken effect (no controller reached, or
+NOT_CONTROLLER), and otherwise raises `FateUnknown`, which clients get as REQUEST_TIMED_OUT.
 
-The controller's error NOT_CONTROLLER means that nothing happened or will happen, REQUEST_TIMED_OUT
-that the request may have taken effect.
+The controller's error NOT_CONTROLLER means that the request has had no effect and will have none,
+REQUEST_TIMED_OUT that it may have taken effect.
 
 If the active controller is in this process, no socket is involved: `answer_here`, which knows the
-handlers, is called. There are three channels. A controller answers the requests on each of them in
-order, and a channel with a late answer is closed with all its waiting requests. So heartbeats have
-a channel of their own, and so do clients' requests.
+handlers, is called. There are three channels. A controller responds to the requests on each of them
+in order, and a channel with a late response is closed with all its waiting requests. Therefore
+heartbeats have a channel of their own, and so do clients' requests.
 """
 
 from __future__ import annotations
@@ -52,50 +52,50 @@ class Client(Protocol):
 
 
 class Forwarded(NamedTuple):
-    """The controller's answer to a forwarded request."""
+    """The controller's response to a forwarded request."""
 
     response: Any
     image_offset: int = NO_OFFSET
-    """The offset of the image that shows the controller's decision; -1 if it decided nothing, or
-    its version does not report it."""
+    """The offset of the image that contains the controller's decision; -1 if it decided nothing, or
+    its version does not report the offset."""
 
 
 AnswerHere = Callable[[Client | None, Any], Awaitable[Forwarded]]
-"""(client, request) → the answer of this process's controller; the client is None for the node's
-own requests. Errors are returned as responses, except those after which it must be asked again:
-KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+"""(client, request) → the response of this process's controller; the client is None for the node's
+own requests. Errors are returned as responses, except those after which the request must be
+repeated: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
 
 OWN_TRY_MS: Final = 5_000
-"""How long one try of a node's own request waits for its answer. A controller whose machine lost
-power after receiving the request never answers, and our connection would never break. So the
-request is sent again, which is idempotent."""
+"""How long one try of a node's own request waits for its response, in ms. A controller whose
+machine lost power after receiving the request never responds, and the connection to it would never
+break. The request is then sent again, which is idempotent."""
 
 CONNECT_MS: Final = 2_000
-"""If a controller does not accept a connection for this long, the controller is looked up again."""
+"""If a controller does not accept a connection within this time, in ms, the controller is looked up
+again."""
 
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 0.25
-"""The limits of the pause between two tries, which doubles: a new controller is elected soon, or a
-process restarts."""
+"""The limits of the pause between two tries, in seconds; the pause doubles. A new controller is
+usually elected soon, or a process restarts."""
 
 ASK_AGAIN: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
-"""The errors after which a controller must be asked again: nothing happened; it may have
-happened."""
+"""The errors after which the request must be repeated: it had no effect; it may have had one."""
 
 ENVELOPE_BYTES: Final = 4096
-"""How much an envelope may add to its request: its header, and the client's principal and
-address."""
+"""The maximum number of bytes that an envelope adds to its request: its header, and the client's
+principal and address."""
 
 LOOK_AGAIN_S: Final = 0.5
-"""How often, while waiting for an answer, to check whether there is another controller."""
+"""How often to check for another controller while waiting for a response, in seconds."""
 
 
 LISTED_MAX: Final = 1000
-"""How many items of a list are checked for an error."""
+"""The number of items of a list that are checked for an error."""
 
 
 class FateUnknown(KafkaError):
-    """The request reached a controller, but no answer came: it may have taken effect. Clients get
+    """The request reached a controller, but no response came: it may have taken effect. Clients get
     it as REQUEST_TIMED_OUT."""
 
     def __init__(self, message: str) -> None:
@@ -106,9 +106,9 @@ class Locator(Protocol):
     """Finds the controller."""
 
     async def find(self) -> tuple[int, Endpoint] | None:
-        """(node id, endpoint of its controller listener); None without a controller. It may be
-        outdated: then that node answers NOT_CONTROLLER, or is gone. The id is -1 if only the
-        address is known."""
+        """Return (node id, endpoint of its controller listener), or None without a controller. It
+        may be outdated: then that node responds NOT_CONTROLLER, or is gone. The id is -1 if only
+        the address is known."""
         ...
 
 
@@ -140,7 +140,7 @@ class ForwardingClient(NodeToController, Protocol):
 
 
 class _NoController(Exception):
-    """No controller was asked."""
+    """No controller received the request."""
 
 
 class _Connection:
@@ -154,7 +154,7 @@ class _Connection:
         self._connecting = trio.Lock()
 
     async def channel(self) -> Channel:
-        """The channel to the controller found by the locator. Raises _NoController."""
+        """Return the channel to the controller found by the locator. Raises _NoController."""
         async with self._connecting:
             wanted = await self._client.find_remote()
             if self._channel is not None and self._channel.usable and wanted == self.to:
@@ -177,7 +177,7 @@ class _Connection:
 
 
 class ControllerClient:
-    """See the top of this file. One per process; `close` it at the end."""
+    """Sends requests to the active controller. One per process; `close` it at the end."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class ControllerClient:
         answer_here: AnswerHere,
         request_bytes_max: int,
     ) -> None:
-        """`locator` finds the controller and `peers` makes the connections to it; while
+        """`locator` finds the controller and `peers` makes the connections to it. While
         `controller`, the one of this process, is active, `answer_here` is called instead.
         `request_bytes_max` is the controller's limit (`socket.request.max.bytes`)."""
         self.peers = peers
@@ -201,17 +201,17 @@ class ControllerClient:
         self._clients = _Connection(self)
 
     async def request(self, request: Any, *, timeout_ms: float) -> Any:
-        """The active controller's answer to an idempotent request of this node.
+        """Return the active controller's response to an idempotent request of this node.
 
         After NOT_CONTROLLER the request is sent again. Raises KafkaError: REQUEST_TIMED_OUT if the
-        time is over (the outcome is unknown), UNSUPPORTED_VERSION.
+        request times out (the outcome is unknown), UNSUPPORTED_VERSION.
         """
 
         async def ask(local: bool) -> Forwarded:
             if local:
                 try:
                     return await self._answer_here(None, request)
-                except FateUnknown as e:  # from another process an ordinary answer
+                except FateUnknown as e:  # another process sends this error as an ordinary response
                     raise KafkaError(e.code, e.message) from e
             beats = request.API_KEY == BrokerHeartbeatRequest.API_KEY
             connection = self._heartbeats if beats else self._own
@@ -220,10 +220,10 @@ class ControllerClient:
         return (await self._persist(request, ask, timeout_ms)).response
 
     async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Forwarded:
-        """The active controller's answer to a client's request, sent with the client's principal
-        and address, in the client's version.
+        """Return the active controller's response to a client's request, sent with the client's
+        principal and address, in the client's version.
 
-        Raises FateUnknown if the request was sent and not answered, or answered REQUEST_TIMED_OUT;
+        Raises FateUnknown if the request was sent and got no response, or REQUEST_TIMED_OUT;
         KafkaError(REQUEST_TIMED_OUT) if no controller was found in time; KafkaError for errors of
         the envelope itself.
         """
@@ -249,13 +249,13 @@ class ControllerClient:
         return await self._persist(request, ask, timeout_ms)
 
     def close(self) -> None:
-        """Close the connections. Requests in flight fail."""
+        """Close the connections. Current requests fail."""
         self._heartbeats.close()
         self._own.close()
         self._clients.close()
 
     async def find_remote(self) -> tuple[int, Endpoint]:
-        """The controller, if it is in another process. Raises _NoController."""
+        """Return the controller, if it is in another process. Raises _NoController."""
         found = await self._locator.find()
         if found is None:
             raise _NoController("there is no active controller")
@@ -290,7 +290,7 @@ class ControllerClient:
         )
 
     async def _ask(self, connection: _Connection, request: Any, timeout_ms: float) -> Any:
-        """The answer of a controller in another process. Raises _NoController, PeerLost,
+        """Return the response of a controller in another process. Raises _NoController, PeerLost,
         KafkaError."""
         channel = await connection.channel()
         asked = connection.to
@@ -298,8 +298,8 @@ class ControllerClient:
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
-                # A paused process keeps its connections and sends nothing: ask the new controller
-                # instead.
+                # A paused process keeps its connections and sends nothing, so send the request to
+                # the new controller instead.
                 while True:
                     await trio.sleep(LOOK_AGAIN_S)
                     found = await self._locator.find()
@@ -319,7 +319,8 @@ class ControllerClient:
 
 
 async def _answer_of(channel: Channel, request: Any, timeout_ms: float) -> Any:
-    """The answer, or the exception that was raised, since a nursery would wrap it in a group."""
+    """Return the response, or the exception that was raised, since a nursery would wrap it in a
+    group."""
     try:
         return await channel.request(request, timeout_ms=timeout_ms)
     except (PeerLost, KafkaError) as e:
@@ -327,9 +328,9 @@ async def _answer_of(channel: Channel, request: Any, timeout_ms: float) -> Any:
 
 
 def says(response: Any, *codes: ErrorCode) -> bool:
-    """Whether a response has one of these error codes: for the whole request or, if it has no such
-    field, for an item of a list. The codes checked here apply to a whole request, so it is enough
-    to find one among the first items."""
+    """Return whether a response has one of these error codes: for the whole request or, if it has
+    no such field, for an item of a list. The codes checked here apply to a whole request, so it is
+    enough to find one among the first items."""
     if getattr(response, "error_code", 0) in codes:
         return True
     for name in getattr(response, "FIELDS", ()):
@@ -365,7 +366,7 @@ async def _envelope(client: Client, request: Any, request_bytes_max: int) -> Env
 
 
 async def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Forwarded:
-    """The inner response; the envelope itself for NOT_CONTROLLER. Raises KafkaError."""
+    """Return the inner response, or the envelope itself for NOT_CONTROLLER. Raises KafkaError."""
     if answer.error_code == ErrorCode.NOT_CONTROLLER:
         return Forwarded(answer)
     if answer.error_code or answer.response_data is None:

@@ -3,20 +3,20 @@ which holds that directory's lock.
 
 ```
 pk-metadata/
-  controller                  CBOR: who campaigned last, and its epoch
-  00000000000000001234.image  CBOR: the image that the events before 1234 made (the newest counts)
-  __cluster_metadata-0/       an ordinary log of record batches; a record an event
+  controller                  CBOR: the node that campaigned last, and its epoch
+  00000000000000001234.image  CBOR: the image after the events before 1234 (the newest is used)
+  __cluster_metadata-0/       an ordinary log of record batches, one event in each record
 ```
 
 An append is one batch, written and synced before any reader sees it. A batch is atomic in a crash
-as well: its CRC is checked when the log is opened, and a torn batch is cut off. Since each is
-synced before the next is written, only the last can be torn. An invalid batch with others after it
-was damaged later, and the log is refused rather than truncated, since a truncation would silently
-remove topics from the cluster. The batch's leader epoch is the controller's epoch.
+as well: its CRC is checked when the log is opened, and a torn batch is truncated. Since each batch
+is synced before the next is written, only the last can be torn. An invalid batch that other batches
+follow was damaged later, and the log is refused rather than truncated, since a truncation would
+silently remove topics from the cluster. The batch's leader epoch is the controller's epoch.
 
-An event is durable when `append` returns, so a snapshot never contains more than the log had. Only
-if the log's directory was replaced does it end before the snapshot; then the log continues from the
-snapshot's offset.
+An event is durable when `append` returns, so a snapshot never contains more than the log had. The
+log ends before the snapshot only if the log's directory was replaced; then the log continues from
+the snapshot's offset.
 """
 
 import logging
@@ -57,7 +57,7 @@ _SUFFIX: Final = ".image"
 _SNAPSHOTS_KEPT: Final = 2
 _READ_BYTES: Final = 1 << 20
 _CONFIG: Final = LogConfig(
-    # A batch is one append of any size; segments end with snapshots, not by size or time.
+    # A batch is one append of any size. Segments end with snapshots, not by size or time.
     segment_bytes=(1 << 31) - 1,
     segment_ms=(1 << 62),
     max_message_bytes=(1 << 31) - 1,
@@ -65,11 +65,11 @@ _CONFIG: Final = LogConfig(
 
 
 class EmbeddedStore:
-    """See the top of this file. It implements `MetadataStore`."""
+    """A `MetadataStore` in a log directory."""
 
     def __init__(self, disk: Disk, log_dir: str, now_ms: Callable[[], int]) -> None:
-        """`log_dir` is a log directory whose lock this process holds; `now_ms` stamps the
-        records."""
+        """`log_dir` is a log directory whose lock this process holds; `now_ms` is the clock for the
+        records' timestamps."""
         self._disk = disk
         self._now_ms = now_ms
         self._path = f"{log_dir}/{DIRECTORY}"
@@ -80,7 +80,8 @@ class EmbeddedStore:
         self.bytes_since_snapshot = 0
 
     async def campaign(self, controller_id: int) -> int:
-        """See `MetadataStore`. Never waits, since there is no other candidate."""
+        """Take the leadership (see `MetadataStore`). Never waits, since there is no other
+        candidate."""
         return await self._offload(self._campaign, controller_id)
 
     async def leader(self) -> Leader | None:
@@ -88,7 +89,7 @@ class EmbeddedStore:
         return await self._offload(self._leader)
 
     async def load(self) -> MetadataImage:
-        """See `MetadataStore`. Instead of a damaged snapshot, the previous one is used, with a
+        """See `MetadataStore`. If the newest snapshot is damaged, the previous one is used, with a
         warning."""
         return await self._offload(self._load)
 
@@ -101,11 +102,11 @@ class EmbeddedStore:
         await self._offload(self._save_snapshot, epoch, image)
 
     async def trim(self, epoch: int) -> None:
-        """See `MetadataStore`. Keeps one snapshot before the last one, and the events after it."""
+        """See `MetadataStore`. Keeps the last two snapshots, and the events after the older one."""
         await self._offload(self._trim, epoch)
 
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
-        """See `MetadataStore`: no other node can be the controller."""
+        """Do nothing (see `MetadataStore`): no other node can be the controller."""
 
     async def close(self) -> None:
         """See `MetadataStore`."""
@@ -116,7 +117,7 @@ class EmbeddedStore:
             return await offload(fn, *args, directory=self._path)
         except (OSError, cbor.CborError, KafkaError, ContradictoryEvent) as e:
             if self._log is not None and self._log.state.dead is not None:
-                # A failed sync is never retried, and its remains in the page cache are not trusted.
+                # A failed sync is never retried, and its data in the page cache is not trusted.
                 self._dead = str(e)
             raise StoreFailed(str(e)) from e
 
@@ -130,7 +131,7 @@ class EmbeddedStore:
             self._log.abandon()
         log = self._log = self._open()
         last = self._leader()
-        # The log has the epoch too, if that file was lost: an epoch must not be used twice.
+        # The log has the epoch too, if that file was lost: no epoch may be used twice.
         epoch = max(last.epoch if last is not None else 0, log.state.epochs.latest, 0) + 1
         self._disk.write(
             f"{self._path}/controller",
@@ -156,8 +157,7 @@ class EmbeddedStore:
         tp = TopicPartition(METADATA_TOPIC, 0)
         identity = LogIdentity(self._disk, directory, tp, TOPIC_ID)
         log = open_log(identity, _CONFIG, self._now_ms())
-        # Data that a crash of the process left in the page cache must be durable before it is
-        # trusted.
+        # Data that a killed process left in the page cache must be durable before it is trusted.
         log.durability.flush(force=True)
         self._disk.sync_dir(log.state.directory)
         return log
@@ -218,7 +218,7 @@ class EmbeddedStore:
         log = self._fenced(epoch)
         kept = self._snapshots()[-_SNAPSHOTS_KEPT:]
         if kept:
-            # If a segment begins at this snapshot, the next trim can drop those below it.
+            # If a segment begins at this snapshot, the next trim can delete the segments below it.
             log.segments.roll(self._now_ms())
             if len(kept) == _SNAPSHOTS_KEPT:
                 log.segments.delete_before(kept[0])
@@ -249,8 +249,8 @@ class EmbeddedStore:
         return self._log
 
     def _fenced(self, epoch: int) -> Log:
-        """The log, if `epoch` is the last one. Reading the file costs little compared to the sync
-        of an append."""
+        """Return the log, if `epoch` is the last epoch. Reading the file costs little compared to
+        the sync of an append."""
         log = self._opened()
         last = self._leader()
         if last is None or last.epoch != epoch:

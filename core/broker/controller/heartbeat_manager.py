@@ -1,22 +1,22 @@
 """Tracks which brokers are alive, on the active controller, and fences the others.
 
 A broker has a session, which each heartbeat extends by `broker.session.timeout.ms`, by trio's
-clock. Waiting for its end is the last resort, since a process that dies breaks its connections at
-once. So when the connection of a broker's last heartbeat breaks, the broker's own listener is
-probed. If the connection is refused, the process is gone, and the broker is fenced at once. That is
-always safe: if it is alive after all, its next heartbeat unfences it. If only the connection broke,
-the broker answers, and nothing happens. No answer is not a refusal: a slow machine or network gets
-the rest of its session.
+clock. To wait until the session expires is the last resort, since a process that dies breaks its
+connections at once. When the connection of a broker's last heartbeat breaks, the broker's own
+listener is probed. If the connection is refused, the process is gone, and the broker is fenced at
+once. That is always safe: if the broker is alive after all, its next heartbeat unfences it. If only
+the connection broke, the broker accepts the probe, and nothing happens. A probe without a result is
+not a refusal: a slow machine or network gets the rest of its session.
 
 A new controller has not received heartbeats yet. It gives every broker a whole session, and probes
 all of them at once, because one may have died together with the previous controller. The broker on
 that controller's node gets less: its process was silent for so long that it lost its leadership in
-the store, so one unanswered probe is enough. (Without this, a stopped node would cost its
-partitions two sessions, the store's and then the broker's.)
+the store, so one failed probe is enough. (Without this rule, a stopped node would leave its
+partitions without a leader for two sessions, the store's and then the broker's.)
 
 A controller that was itself stopped for a while (SIGSTOP, a suspended machine) would find every
-session expired, with the heartbeats that extend them still unread. So if its own timer fires far
-too late, every session is restarted.
+session expired, with the heartbeats that extend them still unread. Therefore, if its own timer
+fires far too late, every session is restarted.
 """
 
 from __future__ import annotations
@@ -41,23 +41,26 @@ from pk.core.meta.image import BrokerImage, MetadataImage
 logger = logging.getLogger("pk.controller")
 
 PROBE_S: Final = 1.0
-"""How long one probe of a broker whose connection broke may take."""
+"""The timeout of one probe of a broker whose connection broke, in seconds."""
 
 PROBE_AGAIN_S: Final = 0.002
-"""The pause between the first probes of a broker that neither answers nor refuses, doubling up to
-`PROBE_ALIVE_S`: a dying process may still accept a connection, and drop it."""
+"""The pause between the first probes of a broker that neither accepts nor refuses, in seconds,
+doubling up to `PROBE_ALIVE_S`: a dying process may still accept a connection, and drop it."""
 
 PROBE_ALIVE_S: Final = 0.5
-"""The pause between probes of a broker that answers, until it sends a heartbeat."""
+"""The pause between probes of a broker that accepts them, until it sends a heartbeat, in
+seconds."""
 
 ASLEEP_S: Final = 1.0
-"""A timer that is this late means that this process was not running."""
+"""A timer that is this late, in seconds, means that this process was not running."""
 
 FENCE_AGAIN_S: Final = 1.0
-"""The pause after a fencing for which the metadata log had no space."""
+"""The pause before brokers are fenced again after a decision that failed, for example because the
+metadata log had no space, in seconds."""
 
 TOLD_S: Final = 1.0
-"""How long a broker that shuts down waits until the others know the new leaders."""
+"""The maximum time that a broker that shuts down waits until the other brokers know the new
+leaders, in seconds."""
 
 NO_CONNECTION: Final = -1
 
@@ -67,20 +70,21 @@ class _Session(Struct, eq=False):
     broker_epoch: int
     deadline: float
     connection_id: int = NO_CONNECTION
-    """The connection of the last heartbeat; -1 before the first, and after it broke."""
+    """The connection of the last heartbeat; -1 before the first heartbeat, and after the connection
+    broke."""
     probing: bool = False
     suspect: bool = False
-    """Whether it was the previous controller, and has not sent a heartbeat since."""
+    """Whether this broker was the previous controller, and has not sent a heartbeat since."""
 
 
 class _Leaving(Struct):
     offset: int
-    """The end of the log after the event that moved its leadership away."""
+    """The log end after the event that moved leadership away from the broker."""
     since: float
 
 
 class HeartbeatManager:
-    """See the top of this file. One per controller; `run` is one of its duties."""
+    """Tracks the brokers' sessions. One per controller; `run` is one of its duties."""
 
     def __init__(self, controller: ActiveController, state: BrokerState, peers: Peers) -> None:
         """`state` belongs to this process's broker: its config, and its progress."""
@@ -119,16 +123,16 @@ class HeartbeatManager:
         session.connection_id = connection_id
 
     def alive(self, broker_id: int) -> bool:
-        """Whether a broker has sent a heartbeat within its session, on a connection that is still
-        open: then no other process may register with its id."""
+        """Return whether a broker has sent a heartbeat within its session, on a connection that is
+        still open. If so, no other process may register with its id."""
         session = self._sessions.get(broker_id)
         if session is None or session.connection_id == NO_CONNECTION:
             return False
         return session.deadline > trio.current_time()
 
     def may_shut_down(self, broker_id: int) -> bool:
-        """Whether the others know the new leaders of what this broker led; in any case after
-        `TOLD_S`."""
+        """Return whether the other brokers know the new leaders of the partitions that this broker
+        led, or have had `TOLD_S` to learn them."""
         leaving = self._leaving.get(broker_id)
         if leaving is None or trio.current_time() >= leaving.since + TOLD_S:
             return True
@@ -156,8 +160,8 @@ class HeartbeatManager:
         return session
 
     def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
-        """Give a session to each broker that may lead, except the broker of this process, which
-        lives as long as the controller."""
+        """Give a session to each unfenced broker, except the broker of this process, which lives as
+        long as the controller."""
         if self._nursery is None or before.brokers is image.brokers:
             return
         for node, broker in image.brokers.items():
@@ -176,7 +180,7 @@ class HeartbeatManager:
             del self._sessions[node]
 
     async def _wait_for_the_first(self) -> float:
-        """Wait until a session may have expired; returns how long this process has slept in the
+        """Wait until a session may have expired. Returns how long this process was paused in the
         meantime, in seconds."""
         while True:
             self._changed = trio.Event()
@@ -214,7 +218,7 @@ class HeartbeatManager:
             )
         except KafkaError as e:
             logger.info("brokers %s could not be fenced: %s", [i for i, _ in gone], e)
-            for session in sessions:  # to be retried, if this is still the controller
+            for session in sessions:  # try again, if this is still the controller
                 self._sessions.setdefault(session.broker_id, session)
                 session.deadline = trio.current_time() + FENCE_AGAIN_S
             self._changed.set()
@@ -235,12 +239,13 @@ class HeartbeatManager:
         nursery = self._nursery
         if nursery is None or session.probing:
             return
-        if not nursery.cancel_scope.cancel_called:  # connections end when the process does
+        if not nursery.cancel_scope.cancel_called:  # when this process ends, so do its connections
             session.probing = True
             nursery.start_soon(self._probe, session)
 
     async def _probe(self, session: _Session) -> None:
-        """Probe the broker's listener until its state is known."""
+        """Probe the broker's listener until its state is known, and fence the broker if it is
+        gone."""
         try:
             if await self._gone(session):
                 await self._fence([session], "it could not be reached at its address")
@@ -248,8 +253,8 @@ class HeartbeatManager:
             session.probing = False
 
     async def _gone(self, session: _Session) -> bool:
-        """Whether no process listens there, or a suspect does not answer; False if it sends a
-        heartbeat again, or its session ends in another way."""
+        """Return True if no process listens at the broker's address, or a suspect does not respond;
+        False if the broker sends a heartbeat again, or its session ends in another way."""
         pause_s = PROBE_AGAIN_S
         while (endpoint := self._endpoint(session)) is not None:
             try:
@@ -262,8 +267,8 @@ class HeartbeatManager:
                 elif e.refused or session.suspect:
                     return self._endpoint(session) is not None
             else:
-                # It is alive, but may still die before its next heartbeat gives us a connection to
-                # watch.
+                # The broker is alive, but it may still die before its next heartbeat gives us a
+                # connection to watch.
                 channel.close()
                 session.suspect = False
                 pause_s = PROBE_ALIVE_S
@@ -272,8 +277,8 @@ class HeartbeatManager:
         return False
 
     def _endpoint(self, session: _Session) -> Endpoint | None:
-        """The endpoint to probe; None if there is no longer a reason, because the broker sent a
-        heartbeat, was fenced, or registered again."""
+        """Return the endpoint to probe, or None if there is no longer a reason: the broker has sent
+        a heartbeat, was fenced, or has registered again."""
         if self._sessions.get(session.broker_id) is not session:
             return None
         broker = self._controller.image.brokers.get(session.broker_id)
@@ -284,7 +289,7 @@ class HeartbeatManager:
 
 
 def probed_endpoint(broker: BrokerImage, config: BrokerConfig) -> Endpoint | None:
-    """The listener on which a broker is probed: that for brokers, else the first."""
+    """Return the listener on which a broker is probed: the one for brokers, else the first."""
     wanted = broker.endpoint(config.inter_broker_listener_name)
     return wanted or next(iter(broker.endpoints), None)
 
@@ -292,8 +297,8 @@ def probed_endpoint(broker: BrokerImage, config: BrokerConfig) -> Endpoint | Non
 def fence_all(
     image: MetadataImage, gone: Iterable[tuple[int, int]], config: BrokerConfig
 ) -> Decision[Event, list[int]]:
-    """Fence all these brokers, given as (id, epoch), in one decision; the reply is the ids of those
-    that were not fenced yet."""
+    """Fence all these brokers, given as (id, epoch), in one decision. The reply has the ids of
+    those that were not fenced yet."""
     fenced: list[int] = []
     decision: Decision[Event, list[int]] = Decision(reply=fenced)
     applied = 0

@@ -4,8 +4,8 @@ replicas, and elects leaders for partitions without one after a config allows it
 Every `leader.imbalance.check.interval.seconds`, with `auto.leader.rebalance.enable`, partitions
 whose preferred replica is in sync but does not lead are moved to it. After a change of
 `unclean.leader.election.enable`, for a topic, a broker or all brokers, partitions without a leader
-are checked again at once; also when a controller is elected, because the previous one may have died
-in between.
+are checked again at once. The same happens when a controller is elected, because the previous one
+may have died after the change and before the check.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class LeaderBalance:
-    """See the top of this file. One per controller; `run` is one of its duties."""
+    """Balances leadership. One per controller; `run` is one of its duties."""
 
     def __init__(self, controller: ActiveController, state: BrokerState) -> None:
         self._controller = controller
@@ -36,7 +36,7 @@ class LeaderBalance:
         controller.commit_listeners.append(self._follow)
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Balance leadership until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._elect_offline)
             await self._rebalance()
@@ -50,7 +50,7 @@ class LeaderBalance:
                 more = await self._balance_once()
 
     async def _balance_once(self) -> bool:
-        """Make one decision; returns whether there is more to move."""
+        """Make one decision. Returns whether more partitions must be moved."""
         config = self._state.config
         try:
             return await self._controller.submit(
@@ -92,7 +92,7 @@ class LeaderBalance:
 
 
 def _differ(before: Configs, after: Configs) -> bool:
-    """Whether the config has changed for any resource."""
+    """Return whether the config has changed for any resource."""
     found = changed_configs(before, after)
     return any(_own(before, resource) != _own(after, resource) for resource in found)
 

@@ -3,11 +3,11 @@
 A broker fetches `__cluster_metadata` from the controller like a partition from its leader. It gets
 record batches, one for each append to the store: one record per event (`core/meta/events.py`), with
 the offsets of the store, and the controller's epoch as the batch's leader epoch. An append is never
-split, so a reader that applies whole batches never sees half a decision.
+split, so a reader that applies whole batches never sees a part of a decision.
 
 Only the tail is kept, in memory, about `TAIL_BYTES`. A follower that is further behind, or whose
 log diverges (with another epoch for its last record, or an offset beyond the end), cannot continue:
-`read` returns None, and the follower loads a snapshot. That is the document of
+`read` returns None, and the follower loads a snapshot. A snapshot is the document of
 `core/meta/snapshot.py`, sent in pieces by FetchSnapshot (KIP-630) and identified by the offset
 after its last event and the controller epoch of that event.
 
@@ -33,22 +33,23 @@ from pk.core.record.build import BatchBuilder, frame_record
 from pk.core.values import NO_EPOCH
 
 TAIL_BYTES: Final = 4 << 20
-"""How much of the log's end is kept; the last append is always kept."""
+"""The size of the tail that is kept, in bytes; the last append is always kept."""
 
 SNAPSHOTS_KEPT: Final = 2
-"""A follower that is loading the one before the newest may finish."""
+"""The number of snapshots kept: a follower that is loading the snapshot before the newest may
+finish."""
 
 
 class Snapshot(Struct, frozen=True):
     """The image at one offset, as a document."""
 
     end_offset: int
-    """The offset of the first event that is not in it."""
+    """The offset of the first event that is not in the snapshot."""
     epoch: int
-    """The controller epoch of the last event that is in it."""
+    """The controller epoch of the last event in the snapshot."""
     data: bytes
     made_ms: int
-    """When it was made, in ms since 1970."""
+    """The time of its creation, in ms since 1970."""
 
 
 class EventBatch(list[Event]):
@@ -58,19 +59,19 @@ class EventBatch(list[Event]):
     _values: list[bytes] | None = None
 
     def values(self) -> list[bytes]:
-        """The values of their records. Nothing may be added afterwards."""
+        """Return the values of their records. No event may be added afterwards."""
         if self._values is None:
             self._values = [encode(event) for event in self]
         return self._values
 
     @property
     def values_at_hand(self) -> list[bytes] | None:
-        """Like `values`; None if not computed yet."""
+        """The values of their records; None if they are not computed yet."""
         return self._values
 
 
 def values_of(events: Iterable[Event]) -> list[bytes]:
-    """The values of the records that hold `events`."""
+    """Return the values of the records of `events`."""
     if isinstance(events, EventBatch):
         return events.values()
     return [encode(event) for event in events]
@@ -84,7 +85,7 @@ class _Append(Struct, frozen=True):
 
 
 class MetadataFeed:
-    """See the top of this file. One task adds; any number read and wait."""
+    """The tail of the metadata log. One task adds to it; any number of tasks read and wait."""
 
     def __init__(self, *, tail_bytes: int = TAIL_BYTES) -> None:
         self._tail_bytes = tail_bytes
@@ -105,7 +106,7 @@ class MetadataFeed:
 
     @property
     def end_offset(self) -> int:
-        """The offset of the next event: the log end and its high watermark."""
+        """The offset of the next event: the log end and the high watermark."""
         return self._image.offset
 
     @property
@@ -115,12 +116,12 @@ class MetadataFeed:
 
     @property
     def newest_snapshot(self) -> Snapshot | None:
-        """The newest snapshot that was made."""
+        """The newest snapshot."""
         return self._snapshots[-1] if self._snapshots else None
 
     def restart(self, image: MetadataImage) -> None:
-        """Restart after the contents of the store when the controller was elected. The tail is kept
-        if it leads up to exactly that point."""
+        """Restart with the contents of the store when the controller was elected. The tail is kept
+        if it ends at exactly that point."""
         known = self._tail and (self._image.offset, self._tail[-1].epoch) == (
             image.offset,
             image.controller_epoch,
@@ -135,7 +136,7 @@ class MetadataFeed:
 
     def add(self, events: Iterable[Event], image: MetadataImage, now_ms: int) -> None:
         """Add an append that the store has: `events`, and the resulting `image`. Readers see all of
-        it, or nothing until this has finished."""
+        it, or nothing until this call has finished."""
         first, epoch = self._image.offset, image.controller_epoch
         values = events.values_at_hand if isinstance(events, EventBatch) else None
         builder = BatchBuilder()
@@ -157,9 +158,9 @@ class MetadataFeed:
         self._wake()
 
     def read(self, offset: int, bytes_max: int, last_epoch: int = NO_EPOCH) -> bytes | None:
-        """Whole batches from the one with `offset` on, about `bytes_max` bytes and at least one
-        batch; empty at the end. None if a follower with the log up to `offset`, whose last event
-        has `last_epoch` (-1: not given), must load a snapshot first."""
+        """Return whole batches from the one with `offset` on, about `bytes_max` bytes and at least
+        one batch; empty at the end. Returns None if a follower with the log up to `offset`, whose
+        last event has `last_epoch` (-1: not given), must load a snapshot first."""
         if not self.start_offset <= offset <= self.end_offset:
             return None
         at = bisect_right(self._tail, offset, key=lambda append: append.first) - 1
@@ -177,16 +178,16 @@ class MetadataFeed:
         return b"".join(found)
 
     async def wait_beyond(self, offset: int, deadline: float) -> bool:
-        """Wait until there is an event at `offset`; False if `deadline` (seconds of trio's clock)
-        or the controller's end comes first."""
+        """Wait until there is an event at `offset`. Returns False if `deadline` (seconds of trio's
+        clock) or the end of the controller's term comes first."""
         with trio.CancelScope(deadline=deadline):
             while self._open and self.end_offset <= offset:
                 await self._moved.wait()
         return self._open and self.end_offset > offset
 
     async def snapshot(self, now_ms: int) -> Snapshot:
-        """A snapshot from which `read` can continue: the newest or, if it is older than the tail, a
-        new one."""
+        """Return a snapshot from which `read` can continue: the newest or, if it is older than the
+        tail, a new one."""
         async with self._dumping:
             newest = self.newest_snapshot
             if newest is not None and newest.end_offset >= self.start_offset:
@@ -198,14 +199,14 @@ class MetadataFeed:
             return made
 
     def find_snapshot(self, end_offset: int, epoch: int) -> Snapshot | None:
-        """An earlier snapshot; None if it is gone."""
+        """Return an earlier snapshot, or None if it is gone."""
         for made in self._snapshots:
             if (made.end_offset, made.epoch) == (end_offset, epoch):
                 return made
         return None
 
     def _epoch_before(self, offset: int, at: int) -> int:
-        """The epoch of the event before `offset`; `at` is the position of the append with
+        """Return the epoch of the event before `offset`; `at` is the position of the append with
         `offset`."""
         if at < 0:
             return self._before

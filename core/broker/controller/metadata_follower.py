@@ -1,17 +1,17 @@
 """Follows the metadata log: fetches the commits of the active controller and replays them in this
 process.
 
-The log is fetched like Kafka's brokers do: topic `__cluster_metadata`, long polls to the
-controller's listener, whole batches of CBOR events. If the controller no longer has the next
-events, a snapshot is fetched by FetchSnapshot (KIP-630). Everything a controller sends is durable,
-so nothing here is ever undone, and a response that would require it is refused: a batch that does
-not continue our log, an event that contradicts it, an older snapshot, another cluster's id. After a
-refused response the connection is closed and the request is repeated after a pause; the image does
-not change.
+The log is fetched as Kafka's brokers do: topic `__cluster_metadata`, long polls to the controller's
+listener, whole batches of CBOR events. If the controller no longer has the next events, a snapshot
+is fetched with FetchSnapshot (KIP-630). Everything a controller sends is durable, so nothing here
+is ever undone, and a response that would require it is refused: a batch that does not continue this
+node's log, an event that contradicts it, an older snapshot, another cluster's id. After a refused
+response the connection is closed and the request is repeated after a pause; the image does not
+change.
 
 The controller may move: if the locator returns another node, the connection is closed and the next
-one goes there. While the controller is active in this process, it provides its images directly, and
-nothing is fetched.
+one goes there. While the controller is active in this process, it publishes its images directly,
+and nothing is fetched.
 """
 
 from __future__ import annotations
@@ -51,19 +51,21 @@ logger = logging.getLogger("pk.metadata")
 
 FETCH: Final = 1
 VERSION_WITHOUT_REPLICA_ID: Final = 15
-"""From this version on a Fetch has its replica in `replica_state` (KIP-903)."""
+"""The first version of Fetch that has the replica in `replica_state` (KIP-903)."""
 
 POLL_MS: Final = 2_000
-"""How long a fetch may wait at the controller when nothing happens."""
+"""How long a fetch may wait at the controller when nothing happens, in ms."""
 
 LOOK_AGAIN_S: Final = 0.5
-"""How often to check whether there is another controller, since a paused one does not report it."""
+"""How often to check for another controller, in seconds, since a paused controller does not report
+it."""
 
 REPLAYED_INLINE_BYTES: Final = 16 * 1024
-"""Up to this size the log is replayed on the loop, some hundred events; else in a thread."""
+"""Up to this size, some hundred events, the log is replayed on the event loop; beyond it, in a
+thread."""
 
 AT_WORK: Final = "metadata"
-"""Separate threads, so that a slow disk does not delay news."""
+"""Threads of their own, so that a slow disk does not delay new images."""
 
 BACKOFF_S_MAX: Final = 0.5
 SNAPSHOT_BYTES_MAX: Final = 1 << 31
@@ -85,20 +87,20 @@ class FollowingNode(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether the active controller is in this process: then nothing is fetched."""
+        """Whether the active controller is in this process. If so, nothing is fetched."""
         ...
 
     async def publish(self, image: MetadataImage) -> None:
-        """Take the next image."""
+        """Publish the next image."""
         ...
 
     def controller_refused(self, controller_id: int, endpoint: Endpoint) -> None:
-        """No process listens at the controller's address."""
+        """Handle that no process listens at the controller's address."""
         ...
 
 
 class MetadataFollower:
-    """See the top of this file. `run` must run while the node follows."""
+    """Fetches and replays the metadata log. `run` must run while the node follows."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class MetadataFollower:
         self._random = random
         self._channel: Channel | None = None
         self.complaint = ""
-        """Why the log cannot be followed now; empty if it can."""
+        """The reason why the log cannot be followed now; empty if it can."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -135,8 +137,8 @@ class MetadataFollower:
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
 
     def stop(self) -> None:
-        """Close the current connection, because there is another controller, or it is this
-        process."""
+        """Close the current connection, because there is another controller, or this process has
+        become the controller."""
         if self._channel is not None:
             self._channel.close()
 
@@ -242,7 +244,8 @@ class MetadataFollower:
         return request
 
     async def _snapshot(self, channel: Channel, wanted: SnapshotId) -> MetadataImage:
-        """The controller's image for `wanted`. Raises MetadataBroken, PeerLost, KafkaError."""
+        """Fetch the controller's image for `wanted`. Raises MetadataBroken, PeerLost,
+        KafkaError."""
         image = self._node.newest
         if wanted.end_offset <= image.offset:
             raise MetadataBroken(
@@ -294,8 +297,8 @@ class MetadataFollower:
         return _only_snapshot(answer)
 
     def _check_epoch(self, epoch: int, image: MetadataImage) -> None:
-        """Check that the controller's epoch is not older than our events: such a controller was
-        replaced without knowing it."""
+        """Check that the controller's epoch is not older than this node's events: such a controller
+        has been replaced and does not know it. Raises MetadataBroken."""
         if NO_EPOCH < epoch < image.controller_epoch:
             raise KafkaError(
                 ErrorCode.FENCED_LEADER_EPOCH,
@@ -311,18 +314,18 @@ class MetadataFollower:
 async def _at_work(
     size: int, work: Callable[[*Args], MetadataImage], *args: *Args
 ) -> MetadataImage:
-    """Run `work(*args)`, for `size` bytes of the log: in a thread if they are many. Its arguments
-    are values that no other code changes, and the resulting image is not published if it is no
-    longer based on the newest."""
+    """Run `work(*args)`, for `size` bytes of the log, in a thread if they are many. No other code
+    changes the arguments, and the resulting image is not published if it is no longer based on the
+    newest."""
     if size <= REPLAYED_INLINE_BYTES:
         return work(*args)
     return await offload(work, *args, directory=AT_WORK)
 
 
 def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
-    """`image` after the events of whole batches; the same image if it has them all.
+    """Return `image` after the events of whole batches; the same image if it has them all.
 
-    Raises MetadataBroken if they do not follow on it, or are damaged.
+    Raises MetadataBroken if the batches do not continue the image, or are damaged.
     """
     events: list[Event] = []
     offset = image.offset
@@ -350,7 +353,8 @@ def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
 
 
 def _only_partition(answer: Any) -> FetchedPartition:
-    """The requested partition. Raises KafkaError with the controller's error, MetadataBroken."""
+    """Return the requested partition. Raises KafkaError with the controller's error,
+    MetadataBroken."""
     _refuse(answer.error_code)
     found = [partition for topic in answer.responses for partition in topic.partitions]
     if len(found) != 1 or found[0].partition_index != 0:

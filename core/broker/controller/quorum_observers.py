@@ -1,5 +1,5 @@
-"""The progress of each follower of the metadata log, from its fetches: for DescribeQuorum, and for
-a broker that shuts down, which may leave once the others know the new leaders."""
+"""The progress of each follower of the metadata log, from its fetches. DescribeQuorum returns it,
+and a broker that shuts down may end once the other brokers know the new leaders."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pk.core.values import NO_TIMESTAMP, ZERO_UUID, Uuid
 
 
 class Observer(Struct):
-    """One follower. It has, and has applied, everything below `offset`."""
+    """One follower. It has, and has applied, every event below `offset`."""
 
     node_id: int
     directory_id: Uuid = ZERO_UUID
     offset: int = 0
     last_fetch_ms: int = NO_TIMESTAMP
     caught_up_ms: int = NO_TIMESTAMP
-    """When it last had the whole log."""
+    """The last time at which it had the whole log, in ms since 1970."""
     end_at_last_fetch: int = -1
     """The log end at its previous fetch."""
 
@@ -31,11 +31,11 @@ class QuorumObservers:
         return iter(self._known.values())
 
     def get(self, node_id: int) -> Observer | None:
-        """The observer with this id; None if it has not fetched from here."""
+        """Return the observer with this id, or None if it has not fetched from this controller."""
         return self._known.get(node_id)
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all observers."""
         self._known.clear()
 
     def fetched(
@@ -48,7 +48,7 @@ class QuorumObservers:
         if offset >= end_offset:
             one.caught_up_ms = max(one.caught_up_ms, now_ms)
         elif 0 <= one.end_at_last_fetch <= offset:
-            # It has the whole log as of its last fetch.
+            # The follower has the whole log as of its last fetch.
             one.caught_up_ms = max(one.caught_up_ms, one.last_fetch_ms)
         one.directory_id, one.offset = directory_id, offset
         one.last_fetch_ms, one.end_at_last_fetch = now_ms, end_offset

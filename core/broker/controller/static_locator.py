@@ -1,4 +1,4 @@
-"""Finds the controller by the config: `controller.quorum.voters` or `.bootstrap.servers`."""
+"""Finds the controller from the config: `controller.quorum.voters` or `.bootstrap.servers`."""
 
 from __future__ import annotations
 

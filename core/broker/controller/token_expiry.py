@@ -17,18 +17,18 @@ logger = logging.getLogger("pk.controller")
 
 
 class TokenExpiry:
-    """See the top of this file. One per controller; `run` is one of its duties."""
+    """Removes expired tokens. One per controller; `run` is one of its duties."""
 
     def __init__(
         self, controller: ActiveController, state: BrokerState, now_ms: Callable[[], int]
     ) -> None:
-        """`now_ms` is the time of day."""
+        """`now_ms` returns the wall-clock time."""
         self._controller = controller
         self._state = state
         self._now_ms = now_ms
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Remove expired tokens until cancelled."""
         while True:
             interval_ms = self._state.config.delegation_token_expiry_check_interval_ms
             await trio.sleep(interval_ms / 1000)

@@ -1,4 +1,4 @@
-"""Compares the logs that brokers report, and elects leaders for partitions waiting for it
+"""Compares the logs that brokers report, and elects leaders for the partitions that wait for one
 (core/meta/unclean_recovery.py).
 
 Reports are kept in memory only. A new controller has none, and every broker sends its reports to it
@@ -31,24 +31,25 @@ logger = logging.getLogger("pk.controller")
 AGAIN_S: Final = 1.0
 """The pause after a failed decision."""
 PATIENCE_S: Final = 2.0
-"""A partition that waits longer is logged: brokers that come back together need a moment."""
+"""A partition that waits longer than this, in seconds, is logged. Brokers that restart together
+need some time."""
 NAMED_MAX: Final = 5
-"""How many partitions are named in one line."""
+"""The number of partitions named in one log line."""
 
 
 class UncleanRecovery:
-    """See the top of this file. One per controller; `run` is one of its duties."""
+    """Elects leaders from reported logs. One per controller; `run` is one of its duties."""
 
     def __init__(self, controller: ActiveController, state: BrokerState) -> None:
         self._controller = controller
         self._state = state
         self._reports: dict[TopicIdPartition, dict[int, Report]] = {}
         self._since: dict[TopicIdPartition, float] = {}
-        """When this controller first learned that a partition waits."""
+        """The time at which this controller first learned that the partition waits."""
         self._said: dict[TopicIdPartition, Verdict] = {}
         self._changed = trio.Event()
         self.waiting: dict[TopicIdPartition, Verdict] = {}
-        """Partitions without a leader until more is known, and the reasons."""
+        """The partitions that have no leader until more is known, with the reasons."""
         controller.commit_listeners.append(self._follow)
 
     def reports(self) -> dict[TopicIdPartition, dict[int, Report]]:
@@ -83,7 +84,7 @@ class UncleanRecovery:
                 await self._compare()
 
     def timed_out(self) -> frozenset[TopicIdPartition]:
-        """Partitions that have waited for `unclean.recovery.timeout.ms`."""
+        """Return the partitions that have waited for `unclean.recovery.timeout.ms`."""
         now, timeout_s = trio.current_time(), self._timeout_s
         return frozenset(key for key, since in self._since.items() if now - since >= timeout_s)
 
@@ -95,8 +96,8 @@ class UncleanRecovery:
         return config.unclean_recovery_timeout_ms / 1000
 
     def _next_deadline(self) -> float:
-        """The next time at which something changes without news: a partition has waited long
-        enough, or is logged."""
+        """Return the next time at which something changes without news: a partition has waited long
+        enough, or must be logged."""
         now = trio.current_time()
         waits = (self._timeout_s, PATIENCE_S)
         due = (self._since[key] + wait for key in self.waiting for wait in waits)
@@ -115,8 +116,8 @@ class UncleanRecovery:
 
     def _forget(self) -> None:
         """Drop outdated reports: those of other leader epochs, and those of partitions with a
-        leader, unless a follower has stopped, or is damaged and not in sync again, or a replica has
-        damaged segments."""
+        leader, except if a follower has stopped, or is damaged and not in sync again, or a replica
+        has damaged segments."""
         image = self._controller.image
         for key, logs in list(self._reports.items()):
             topic = image.topic_by_id(key.topic_id)
