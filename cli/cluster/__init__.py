@@ -1,1 +1,1 @@
-"""Questions to the cluster that several commands ask, without a command or an output of its own."""
+"""Requests to the cluster that several commands share. Nothing here is a command."""

@@ -1,4 +1,4 @@
-"""Adds and deletes ACLs, and shows what became of each."""
+"""Adds and deletes ACLs, and shows the result for each."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -22,10 +22,10 @@ from pk.net.client.admin import Admin
 from pk.net.client.admin_operations.base import Failure
 
 _AT_ONCE: Final = 1_000
-"""ACLs in one request: brokers bound what one request may change."""
+"""The most ACLs in one request: brokers limit the changes of a request."""
 
 _SAID_MAX: Final = 20
-"""How many ACLs a plan names."""
+"""The most ACLs that a plan names."""
 
 
 def acl_row(rule: AclBinding) -> AclRow:
@@ -42,14 +42,15 @@ def acl_row(rule: AclBinding) -> AclRow:
 
 
 def changed_row(rule: AclBinding, result: str, error: Failure | None = None) -> ChangedAclRow:
-    """An ACL and its result; of an error, the result is its phrase."""
+    """The row of an ACL and the result of its change; for an error, the result is a phrase for
+    it."""
     if error is None:
         return {**acl_row(rule), "result": result, "error": None}
     return {**acl_row(rule), "result": phrase(error), "error": error_name(error)}
 
 
 def say_plan(context: Context, verb: str, rules: Sequence[AclBinding]) -> None:
-    """`This adds 2 ACLs:`, and the first of them."""
+    """Say `This adds 2 ACLs:`, and list the first of them."""
     context.say(f"This {verb} {count(len(rules), 'ACL')}:")
     for rule in rules[:_SAID_MAX]:
         context.say(f"  {show_acl(rule)}")
@@ -58,8 +59,8 @@ def say_plan(context: Context, verb: str, rules: Sequence[AclBinding]) -> None:
 
 
 def only_resource(rules: Iterable[AclBinding]) -> str | None:
-    """The name of the resource that all these ACLs are about, for a guard that wants it typed; None
-    for several."""
+    """The name of the only resource that these ACLs concern, for a guard that asks the user to type
+    it; None if there are several."""
     names = {rule.resource_name for rule in rules}
     return names.pop() if len(names) == 1 else None
 
@@ -67,7 +68,8 @@ def only_resource(rules: Iterable[AclBinding]) -> str | None:
 async def apply(
     context: Context, admin: Admin, *, adding: Sequence[AclBinding], deleting: Sequence[AclBinding]
 ) -> Mapping[AclBinding, Failure]:
-    """Adds and deletes ACLs, and waits until brokers know; what failed. Raises KafkaError."""
+    """Add and delete ACLs, and wait until the brokers know of it. Returns the failures. Raises
+    KafkaError."""
     failed: dict[AclBinding, Failure] = {}
     for start in range(0, len(adding), _AT_ONCE):
         answers = await admin.create_acls(adding[start : start + _AT_ONCE])
@@ -89,6 +91,6 @@ async def apply(
 def show_changes(
     context: Context, rows: Sequence[ChangedAclRow], failed: Mapping[AclBinding, Failure]
 ) -> None:
-    """Shows what became of each ACL, and says what failed."""
+    """Show the result for each ACL, and report the failures."""
     named = [(show_acl(rule), error) for rule, error in failed.items()]
     show_results(context, listing(ChangedAclRow, rows), named, "ACL")

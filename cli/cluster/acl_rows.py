@@ -1,4 +1,4 @@
-"""Rows of ACLs: in `pk acls`, and when a change of ACLs is undone. The names are Kafka's."""
+"""Rows of ACLs, for `pk acls` and for undoing a change of ACLs. The names are Kafka's."""
 
 from typing import Annotated, TypedDict
 

@@ -1,5 +1,5 @@
-"""How ACLs are written on a command line: principals, operations, resources and hosts, read and
-shown."""
+"""How ACLs are written on a command line: reads and shows principals, operations, resources and
+hosts."""
 
 from ipaddress import ip_address
 from typing import Final
@@ -23,11 +23,12 @@ RESOURCE_OPTIONS: Final = {
     ResourceType.DELEGATION_TOKEN: "--delegation-token",
     ResourceType.USER: "--user-principal",
 }
-"""The options of `pk acls` that name a resource; the cluster has no name, and is `--cluster`."""
+"""The options of `pk acls` that name a resource. The cluster has no name, so its option is
+`--cluster`."""
 
 
 def read_principal(text: str) -> str:
-    """A principal such as `User:alice`; a name alone is a user's. Raises Unusable."""
+    """Read a principal such as `User:alice`; a name alone is a user's. Raises Unusable."""
     kind, colon, name = text.partition(":")
     if not text or (colon and not (kind and name)):
         raise Unusable(f"A principal must be TYPE:NAME, such as User:alice, not {text!r}.")
@@ -35,8 +36,8 @@ def read_principal(text: str) -> str:
 
 
 def read_operation(text: str, *, or_all: bool = False) -> Operation:
-    """An operation, as Apache's tools write it (`DescribeConfigs`) or as the protocol does
-    (`describe_configs`); with `or_all` also ALL. Raises Unusable."""
+    """Read an operation, as Apache's tools write it (`DescribeConfigs`) or as the protocol does
+    (`describe_configs`). ALL is allowed only with `or_all`. Raises Unusable."""
     least = Operation.ALL if or_all else Operation.READ
     known = {one.name.replace("_", ""): one for one in Operation if one >= least}
     found = known.get(text.upper().replace("_", "").replace("-", ""))
@@ -48,7 +49,8 @@ def read_operation(text: str, *, or_all: bool = False) -> Operation:
 
 
 def read_resource(text: str) -> tuple[ResourceType, str]:
-    """The resource that TYPE:NAME names; a name without a type is a topic's. Raises Unusable."""
+    """Read the resource that TYPE:NAME names; a name without a type is a topic's. Raises
+    Unusable."""
     if text == "cluster":
         return ResourceType.CLUSTER, CLUSTER_NAME
     kind, colon, name = text.partition(":")
@@ -65,7 +67,8 @@ def read_resource(text: str) -> tuple[ResourceType, str]:
 
 
 def read_host(text: str | None) -> str:
-    """The address of --host; without it, a host that no ACL names. Raises Unusable."""
+    """Read the address of --host; without it, the wildcard, so that only ACLs for all hosts match.
+    Raises Unusable."""
     if text is None:
         return WILDCARD
     try:
@@ -75,7 +78,7 @@ def read_host(text: str | None) -> str:
 
 
 def show_resource(kind: ResourceType, name: str) -> str:
-    """`topic orders`, `the cluster`."""
+    """A resource in a sentence: `topic orders`, `the cluster`."""
     if kind is ResourceType.CLUSTER:
         return "the cluster"
     return f"{kind.name.lower().replace('_', ' ')} {name}"

@@ -16,8 +16,8 @@ AlteredValue = TypedDict(
         "error": Annotated[str | None, Shown(wide=True)],
     },
 )
-"""A value before and after a change, or what the change would be. `to_source` is the layer that a
-deleted key falls back to; None if the key has a value of its own afterwards."""
+"""A value before and after a change, or what the change would be. `to_source` is the layer that
+supplies the value once a key is deleted; None if the key has a value of its own afterwards."""
 
 
 class _OfResource(TypedDict):

@@ -1,7 +1,7 @@
 """The defaults that brokers give topics, for configs that a topic does not set.
 
 A broker describes a topic with its own defaults. These may differ from those of the broker that
-leads the partition, whose defaults apply. So each broker is asked for its own keys.
+leads the partition, whose defaults apply. Therefore each broker is asked for its own keys.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ def default_of(key: str, entries: Mapping[str, r.ConfigEntry]) -> Default | None
         unit_ms = _UNIT_MS.get(name.rpartition(".")[2])
         value = entry.value
         if unit_ms is not None:
-            # Negative hours and minutes all mean "forever", which is -1 in the topic's key.
+            # A negative number of hours or minutes means "forever", which is -1 in the topic's key.
             value = str(max(int(value) * unit_ms, -1))
         return Default(value, name, entry.source)
     return None
@@ -48,8 +48,8 @@ def default_of(key: str, entries: Mapping[str, r.ConfigEntry]) -> Default | None
 async def broker_defaults(
     admin: Admin, brokers: Iterable[int], keys: Sequence[str]
 ) -> dict[int, dict[str, Default]]:
-    """The defaults for the topic configs `keys` on each broker that answers in time and allows
-    it."""
+    """The defaults for the topic configs `keys` on each broker that answers in time and allows the
+    request."""
     names = [name for key in keys for name in TOPIC_SYNONYMS.get(key, ())]
     found: dict[int, dict[str, Default]] = {}
 

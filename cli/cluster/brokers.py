@@ -1,4 +1,4 @@
-"""The brokers of a cluster: which are up, what each holds, how much space it has."""
+"""The brokers of a cluster: which are up, which replicas each has, and how much space is left."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -46,8 +46,8 @@ _QUORUM_S = 2.0
 async def describe_nodes(admin: Admin) -> tuple[r.ClusterDescription, dict[int, r.Node]]:
     """The cluster and its brokers, including fenced ones if the broker that answers knows them.
 
-    The controller is the leader of the metadata quorum: in a KRaft cluster, what a broker reports
-    as the controller is any broker that forwards to it. -1 if the leader is unknown.
+    The controller is the leader of the metadata quorum: in a KRaft cluster, a broker reports as the
+    controller any broker that forwards to it. The id is -1 if the leader is unknown.
     """
     try:
         cluster = await admin.describe_cluster(include_fenced=True)
@@ -60,7 +60,7 @@ async def describe_nodes(admin: Admin) -> tuple[r.ClusterDescription, dict[int, 
         try:
             leader = (await admin.describe_quorum()).leader_id
         except KafkaError as e:
-            if e.code == ErrorCode.UNSUPPORTED_VERSION:  # no KRaft: the brokers know
+            if e.code == ErrorCode.UNSUPPORTED_VERSION:  # no KRaft: the brokers know the controller
                 leader = cluster.controller_id
     cluster = replace(cluster, controller_id=leader)
     return cluster, {node.node_id: node for node in cluster.brokers}
@@ -72,7 +72,7 @@ def keep_names(
     topics: Iterable[str],
     partitions: Iterable[TopicPartition],
 ) -> None:
-    """Keeps names for completion."""
+    """Keep the names of brokers, topics and partitions for completion."""
     bootstrap = context.settings.bootstrap
     remember(bootstrap, "broker", map(str, nodes))
     remember(bootstrap, "topic", list(topics))
@@ -80,7 +80,7 @@ def keep_names(
 
 
 _ANSWER_S = 3.0
-"""How long each broker may take to describe itself; one that was stopped may hold its connections
+"""How long each broker may take to describe itself; a suspended broker may keep its connections
 open."""
 
 
@@ -109,8 +109,8 @@ class BrokerSnapshot(NamedTuple):
 
 
 async def ask_brokers(context: Context, admin: Admin) -> BrokerSnapshot:
-    """Asks the cluster for its topics, and each broker for its log directories and features; says
-    why the controller is unknown."""
+    """Ask the cluster for its topics, and each broker for its log directories and features; say why
+    the controller is unknown."""
     cluster, nodes = await describe_nodes(admin)
     if cluster.controller_id < 0:
         down = admin.controller_down() if admin.controller_down is not None else None
@@ -163,7 +163,6 @@ def is_controller(broker: int, cluster: r.ClusterDescription) -> bool | None:
 
 
 def broker_rows(snapshot: BrokerSnapshot) -> list[BrokerRow]:
-    """A row for each broker."""
     partitions = snapshot.partitions.values()
     leaders = Counter(p.leader_id for p in partitions)
     replicas = Counter(b for p in partitions for b in p.replicas)
@@ -196,7 +195,7 @@ def state_of(
     node: Node | None, dirs: Iterable[LogDirDescription] | None, error: Exception | None
 ) -> str:
     """`up`, `fenced`, `down` (holds replicas, but is not registered), or `silent` (registered, but
-    does not answer). `error`: why the broker did not describe its features."""
+    does not answer). `error` says why the broker did not describe its features."""
     if node is None:
         return "down"
     if node.fenced:
@@ -221,8 +220,8 @@ def _usable(dirs: Iterable[LogDirDescription]) -> int | None:
 
 
 def _metadata_offset(features: FeatureDescription | None) -> int | None:
-    """How far a broker has replicated the metadata log: KRaft brokers return it as the epoch of
-    their features."""
+    """The offset up to which a broker has replicated the metadata log. KRaft brokers return it as
+    the epoch of their features."""
     if features is not None and features.finalized_epoch >= 0:
         return features.finalized_epoch
     return None

@@ -1,6 +1,6 @@
-"""Fetches the names that completion offers: for completion outside the shell, in a process of its
-own (`pk __refresh`), which `pk.cli.command_line.completion.name_refresh` starts; and for the shell,
-over the connection it has."""
+"""Fetches the names that completion offers. For completion outside the shell, a separate process
+does this (`pk __refresh`), which `pk.cli.command_line.completion.name_refresh` starts; the shell
+does it over its own connection."""
 
 import json
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _DEADLINE_S = 20.0
 _GROUPS_MAX = 50
-"""Groups with members that are asked who these are."""
+"""The most groups with members to describe for the names of their members."""
 _FIRST_ANSWER_S = 3.0
 _GROUPS_S = 3.0
 _ALARM_S = 40
@@ -23,7 +23,7 @@ _CONFIGS_MAX = 200
 
 
 def refresh() -> int:
-    """`pk __refresh`: fetches the names once. Returns an exit code."""
+    """Run `pk __refresh`: fetch the names once. Returns an exit code."""
     import signal
 
     from pk.cli.options.option_sets import Reach
@@ -33,7 +33,8 @@ def refresh() -> int:
     try:
         given = json.loads(os.environ.pop(GIVEN, "{}"))
         os.nice(10)
-        # Without it, a keyring that asks or a disk that hangs would keep this process forever.
+        # Without the alarm, a keyring that prompts or a disk that hangs would keep this process
+        # forever.
         signal.alarm(_ALARM_S)
         pairs: list[list[str]] = given.get("client_properties") or []
         reach = Reach(
@@ -83,15 +84,15 @@ class Seen(NamedTuple):
     """Broker → its address; empty for a missing one."""
 
     down: frozenset[int]
-    """Brokers that are fenced, or missing although they hold replicas."""
+    """Brokers that are fenced, or that hold replicas but are not registered."""
 
     controller: int | None
 
 
 async def fetch(admin: "Admin") -> Seen:
-    """Requests all of it from a cluster. Raises KafkaError and ClientError, and trio.TooSlowError
-    if there is no first answer within seconds: a client would retry for longer, but nothing waits
-    for these names."""
+    """Request all names from a cluster. Raises KafkaError and ClientError, and trio.TooSlowError if
+    the first answer does not arrive within seconds: a client would retry for longer, but nothing
+    waits for these names."""
     import trio
 
     from pk.cli.cluster.brokers import describe_nodes
@@ -101,9 +102,7 @@ async def fetch(admin: "Admin") -> Seen:
     described = await admin.describe_topics()
     topics = dict(sorted(described.ok.items()))
     groups: dict[str, str] | None = None
-    with trio.move_on_after(
-        _GROUPS_S
-    ):  # every broker is asked, and one that hangs keeps all waiting
+    with trio.move_on_after(_GROUPS_S):  # every broker is asked, and a broker that hangs delays all
         listed = await admin.list_groups()
         groups = {g.group_id: g.state for g in sorted(listed.groups, key=lambda g: g.group_id)}
     addresses = {b.node_id: b.address for b in cluster.brokers}
@@ -119,7 +118,7 @@ async def fetch(admin: "Admin") -> Seen:
 
 
 def keep(bootstrap: str, seen: Seen) -> None:
-    """Keeps the names for completion outside the shell, and for the next shell."""
+    """Keep the names for completion outside the shell, and for the next shell."""
     from pk.cli.runtime.name_cache import partitions_meaning, remember
 
     topics = {name: partitions_meaning(len(t.partitions)) for name, t in seen.topics.items()}
@@ -130,8 +129,7 @@ def keep(bootstrap: str, seen: Seen) -> None:
 
 
 async def keep_members(admin: "Admin", bootstrap: str, seen: Seen) -> None:
-    """Remembers the members of nonempty groups, unless there are too many groups to describe.
-    Raises ClientError."""
+    """Keep the members of the first nonempty groups for completion. Raises ClientError."""
     from pk.cli.runtime.name_cache import remember_members
 
     peopled = [g for g, state in (seen.groups or {}).items() if state not in ("Empty", "Dead")]

@@ -1,8 +1,9 @@
-"""Changes configs, for every command that does: plan, validate, show, ask, change, record for undo.
+"""Changes configs, for all commands that do so: plans, validates, shows, asks, changes, and records
+how to undo it.
 
 A change is planned from the configs that the broker describes and validated by the broker, so that
-a refused value is reported before the question. Then it is shown, confirmed and made with
-IncrementalAlterConfigs, which leaves other keys alone.
+a refused value is reported before the question. Then the plan is shown, confirmed, and carried out
+with IncrementalAlterConfigs, which leaves other keys alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,8 +44,9 @@ _UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replicatio
 
 
 class ConfigPlan(NamedTuple):
-    """Changes to configs, with the current configs and a row for each resource and key. Deleting
-    a key that is not set, or setting a key to the value that it has, has a row but is no change."""
+    """Changes to configs, with the current configs and a row for each resource and key. Deleting a
+    key that is not set, or setting a key to the value that it has, has a row but is not a
+    change."""
 
     wanted: ConfigChanges
     known: Mapping[ConfigResource, Sequence[ConfigEntry]]
@@ -67,14 +69,14 @@ class Changed(NamedTuple):
     """The change to undo; None if nothing was changed."""
 
     def say_how_to_undo(self, context: Context) -> None:
-        """Says it, if there is something to undo. Call it after the rows are shown."""
+        """Say how to undo the changes, if there were any. Call it after the rows are shown."""
         if self.undo_id is not None:
             context.say(how_to_undo(self.undo_id))
 
 
 async def apply_changes(context: Context, wanted: ConfigChanges) -> Changed:
-    """Shows the changes, asks, makes them, and records how to undo them; no row if there is nothing
-    to change."""
+    """Show the changes, ask, make them, and record how to undo them. Returns no rows if there is
+    nothing to change."""
     plan = await plan_changes(context, wanted)
     if not plan.wanted:
         say_nothing_to_change(context, plan)
@@ -143,7 +145,7 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
 
 
 def say_nothing_to_change(context: Context, plan: ConfigPlan) -> None:
-    """Says that no key that was to be deleted is set, and which keys have their value already."""
+    """Say which keys to delete are not set, and which keys already have the requested value."""
     keys: dict[str, list[str]] = {}
     for row in plan.rows:
         if row["to_source"] is None:
@@ -161,9 +163,9 @@ async def _hidden_defaults(
     wanted: ConfigChanges,
     described: Mapping[ConfigResource, Sequence[ConfigEntry]],
 ) -> Mapping[str, Default]:
-    """Topic key → the default that a topic falls back to if the key is deleted, if the topic's
-    description does not give it and the brokers agree on it. As in Kafka, the description of a
-    topic's `retention.ms` does not name `log.retention.hours`."""
+    """Topic key → the default that applies to a topic once the key is deleted, for keys whose
+    default the topic's description does not give and all brokers agree on. As in Kafka, the
+    description of a topic's `retention.ms` does not name `log.retention.hours`."""
     keys: set[str] = set()
     for resource, entries in described.items():
         if resource.type is not ResourceType.TOPIC:
@@ -191,7 +193,8 @@ async def _hidden_defaults(
 
 
 def _is_set(resource: ConfigResource, entry: ConfigEntry | None) -> bool:
-    """Whether the resource itself has set a key. A secret's value does not tell, its layer does."""
+    """Whether the resource itself has set a key: a secret's value does not show that, but its layer
+    does."""
     own = own_source(resource)
     return entry is not None and (
         entry.source is own or any(s.source is own for s in entry.synonyms)
@@ -199,13 +202,14 @@ def _is_set(resource: ConfigResource, entry: ConfigEntry | None) -> bool:
 
 
 def _beneath(resource: ConfigResource, entry: ConfigEntry) -> ConfigSynonym | None:
-    """The value if the resource itself sets none; None if the description does not give it."""
+    """The value that applies if the resource itself sets none; None if the description does not
+    give it."""
     own = own_source(resource)
     return next((s for s in entry.synonyms if s.source is not own), None)
 
 
 def check_key(name: str, entries: Mapping[str, ConfigEntry]) -> None:
-    """Raises Unusable for an unknown key, if the broker lists its keys."""
+    """Raise Unusable for an unknown key, if the broker lists its keys."""
     listed = name in entries or _overridden(name, entries) is not None
     if not listed and len(entries) > 10 and name not in _UNLISTED:
         raise Unusable(f"Config {name!r} does not exist{did_you_mean(name, entries)}")
@@ -221,13 +225,13 @@ def _overridden(name: str, entries: Mapping[str, ConfigEntry]) -> ConfigEntry | 
     while rest and rest not in entries:
         rest = rest.partition(".")[
             2
-        ]  # the key may have a mechanism as a prefix: scram-sha-256.sasl.jaas.config
+        ]  # the key may start with a mechanism: scram-sha-256.sasl.jaas.config
     return entries.get(rest)
 
 
 async def check_plan(context: Context, plan: ConfigPlan) -> None:
-    """Raises CommandError if the broker would refuse any change, so that the question is not asked
-    for nothing."""
+    """Raise CommandError if the broker would refuse any change, so that the user is not asked in
+    vain."""
     refused = await refusals(context, plan.wanted)
     if refused:
         said = dict.fromkeys(map(sentence, refused))
@@ -235,7 +239,7 @@ async def check_plan(context: Context, plan: ConfigPlan) -> None:
 
 
 def say_plan(context: Context, plan: ConfigPlan) -> None:
-    """Shows what would change, before the question."""
+    """Show the planned changes, before the question."""
     spoken = {shown_name(resource): spoken_name(resource) for resource in plan.wanted}
     for row in plan.rows:
         resource = spoken.get(row["resource"], row["resource"])
@@ -249,7 +253,7 @@ def say_plan(context: Context, plan: ConfigPlan) -> None:
 
 
 def say_consequences(context: Context, plan: ConfigPlan) -> None:
-    """Shows what the change means for records and clients."""
+    """Show the consequences of the changes for records and clients."""
     types = {resource.type for resource in plan.wanted}
     if types <= {ResourceType.TOPIC, ResourceType.BROKER}:
         for said in consequences(plan.rows, of_brokers=ResourceType.BROKER in types):
@@ -257,8 +261,8 @@ def say_consequences(context: Context, plan: ConfigPlan) -> None:
 
 
 async def make_changes(context: Context, plan: ConfigPlan) -> Changed:
-    """Makes the changes, or validates them with --dry-run, and records how to undo them; the rows
-    say the results."""
+    """Make the changes, or validate them with --dry-run, and record how to undo them. The rows say
+    the results."""
     if not plan.wanted:
         return Changed(plan.rows)
     admin = await context.admin()
@@ -294,8 +298,8 @@ def _after(
     change: ConfigChange,
     defaults: Mapping[str, Default],
 ) -> tuple[str | None, str | None]:
-    """The value after a change, as far as it is known in advance, and the layer that a deleted key
-    falls back to."""
+    """The value after a change, as far as it is known in advance, and the layer that supplies it
+    once a key is deleted."""
     if change.operation is ConfigOperation.SET:
         return change.value, None
     if change.operation is ConfigOperation.DELETE:

@@ -87,7 +87,7 @@ def spoken_name(resource: ConfigResource) -> str:
 
 
 def remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> None:
-    """Keeps the keys of topics and brokers for completion, if the response holds all of them."""
+    """Keep the keys of topics and brokers for completion, if the response holds all of them."""
     if resource.type in (ResourceType.TOPIC, ResourceType.BROKER) and len(entries) > 10:
         remember("", f"{TYPE_WORDS[resource.type]}-config", (e.name for e in entries))
 

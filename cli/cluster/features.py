@@ -44,8 +44,8 @@ def level_name(feature: str, level: int) -> str | None:
 
 
 def release_of(features: FeatureDescription | None) -> str | None:
-    """The newest metadata.version that a broker supports, by Apache's name: the closest known name
-    to its release."""
+    """The newest metadata.version that a broker supports, by Apache's name: the known name closest
+    to the broker's release."""
     if features is None:
         return None
     for feature in features.supported:

@@ -1,4 +1,5 @@
-"""Shared by the group commands: selecting groups, their committed offsets, and their lag.
+"""Shared by the commands for groups: selects groups, and gets their committed offsets and their
+lag.
 
 Everything is requested for many groups at once, with a request per coordinator, and for all
 partitions at once, with a request per leader: two thousand groups take no more round trips than
@@ -27,18 +28,19 @@ from pk.net.client.answers import Answers
 
 EMPTY_STATES = frozenset(("Empty", "Dead"))
 SHARE = "Share"
-"""The type of groups that commit no offsets: share coordinators keep their start offsets
+"""The type of groups that commit no offsets: share coordinators store their start offsets
 (KIP-932)."""
 
 _WITHIN_MS = 500
-"""The precision of a time lag; records that are closer together were mostly sent in one batch."""
+"""The precision of a lag in time: records that are closer together were mostly sent in one
+batch."""
 
 Commits = Answers[TopicPartition, r.OffsetAndMetadata] | Answers[TopicPartition, r.ShareGroupOffset]
 NO_COMMITS: Final = Answers[TopicPartition, r.OffsetAndMetadata]()
 
 
 def note_listing(context: Context, listed: r.ListedGroups) -> None:
-    """Reports brokers that did not answer, and keeps the names for completion."""
+    """Report brokers that did not answer, and keep the names for completion."""
     for broker, error in listed.errors.items():
         context.failed(error, f"groups of broker {broker}")
     remember(context.settings.bootstrap, "group", (g.group_id for g in listed.groups))
@@ -54,7 +56,8 @@ async def group_names(context: Context, admin: Admin) -> list[str]:
 async def wanted_groups(
     context: Context, admin: Admin, named: Sequence[str], *, every: bool
 ) -> list[str]:
-    """The groups `named`, or with `every` all. Raises Unusable unless exactly one is given."""
+    """The groups `named` or, with `every`, all groups. Raises Unusable if both are given, or
+    neither."""
     if every:
         if named:
             raise Unusable("Give groups or --all-groups, not both.")
@@ -75,8 +78,8 @@ def wanted_group(named: Sequence[str], command: str) -> str:
 
 
 def apache_timeout(context: Context, timeout_ms: int | None) -> None:
-    """Applies Apache's --timeout: how long the cluster may take for the whole command, in
-    milliseconds."""
+    """Apply Apache's --timeout: the time, in milliseconds, that the cluster may take for the whole
+    command."""
     if timeout_ms is not None:
         settings = context.settings
         given = {**settings.given, "default.api.timeout.ms": str(timeout_ms)}
@@ -90,8 +93,8 @@ def unknown_group(name: str, known: Iterable[str]) -> CommandError:
 
 
 def is_absent(answers: Answers[str, Any], name: str) -> bool:
-    """Whether the answer for a group says that it does not exist: an unknown group is Dead to a
-    broker."""
+    """Whether the answer for a group says that it does not exist: brokers describe an unknown group
+    as Dead."""
     group, error = answers.ok.get(name), answers.errors.get(name)
     if isinstance(group, r.GroupDescription):
         return group.state == "Dead"
@@ -143,7 +146,8 @@ async def offsets_of(admin: Admin, types: Mapping[str, str]) -> Answers[str, Com
 
 
 async def types_of(admin: Admin, names: Iterable[str]) -> dict[str, str]:
-    """The type of each group; "" if it does not exist. Raises what kept one from being known."""
+    """The type of each group; "" if it does not exist. Raises the error of a group that cannot be
+    described."""
     types: dict[str, str] = {}
     answers = await admin.describe_groups(names)
     for name in answers:
@@ -165,8 +169,8 @@ def selected(topics: Iterable[str]) -> dict[str, list[int] | None]:
 async def check_topics(
     context: Context, admin: Admin, topics: Sequence[str], seen: Iterable[TopicPartition]
 ) -> None:
-    """Returns if the topics of -t exist, or are among the committed offsets `seen`: a misspelled
-    name must not look like a group without lag. Raises CommandError."""
+    """Check that the topics of -t exist, or are among the partitions `seen` with committed offsets:
+    a misspelled name must not look like a group without lag. Raises CommandError."""
     wanted = selected(topics)
     missing = sorted(wanted.keys() - {tp.topic for tp in seen})
     for topic in await existing_topics(context, admin, missing) if missing else ():
@@ -244,7 +248,7 @@ def _offset_row(
     last = None if end is None else end.offset
     lag = None if at is None or last is None else max(last - at, 0)
     if shared:
-        lag = commit.lag  # excludes records after the start offset that are already acknowledged
+        lag = commit.lag  # not counted: acknowledged records after the start offset
     metadata = None if commit is None else commit.metadata
     return {
         "group": group,
@@ -274,21 +278,21 @@ def unread_from(row: OffsetRow) -> int | None:
 
 
 def unused_offset_columns(are_shared: Iterable[bool]) -> set[str]:
-    """The columns that only `wide` shows: of the start offsets that share groups have and the
-    committed offsets of all others, those that no group has. `are_shared` says of each group
-    whether it is a share group."""
+    """The offset column that only `wide` shows, since it is empty for all groups: share groups have
+    start offsets, all others committed offsets. `are_shared` says for each group whether it is a
+    share group."""
     shared = set(are_shared)
     return {"committed"} if shared == {True} else set() if True in shared else {"start_offset"}
 
 
 async def add_time_lag(admin: Admin, rows: Sequence[OffsetRow]) -> None:
-    """Adds the age of the next unread record to rows that lag: 0 if no record lies ahead, but
-    markers of transactions; unknown stays None."""
+    """Add the age of the next unread record to rows with lag: 0 if only transaction markers are
+    left; unknown stays None."""
     unread: dict[tuple[TopicPartition, int], list[OffsetRow]] = {}
     for row in rows:
         if row["lag"]:
             tp = TopicPartition(row["topic"], row["partition"])
-            # If retention has overtaken the group, the oldest record left is the next one.
+            # If retention has deleted the next record, the oldest one that is left is the next.
             offset = max(unread_from(row) or 0, row["start"] or 0)
             unread.setdefault((tp, offset), []).append(row)
     if not unread:
@@ -321,7 +325,7 @@ def member_name(member: r.MemberDescription) -> str:
 
 
 def active_refusal(group: r.GroupDescription, what: str, or_else: str = "") -> Refused:
-    """The refusal for a group that has members, naming them; `or_else` is an alternative to
+    """The refusal for a group that has members, which names them; `or_else` is an alternative to
     stopping them."""
     names = join([member_name(m) for m in group.members])
     stop = f"Stop {names} first" if names else "Stop its members first"

@@ -1,8 +1,8 @@
 """Finds the replicas that left and joined the ISR between two descriptions of the cluster, and the
 time since then. Pure.
 
-Kafka has no API for the history of an ISR: a watch polls, and compares. A replica that was out of
-sync when the watch began has no start time, since pk did not see it fall out.
+Kafka has no API for the history of an ISR: a watch polls, and compares. For a replica that was out
+of sync when the watch began, that time is unknown.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,8 @@ def event_row(
     state: tuple[int, tuple[int, ...]],
     time: str | None,
 ) -> IsrEvent:
-    """A row without what only brokers know. `state`: the new leader and in-sync replicas."""
+    """A row without the data that only brokers know. `state` is the new leader and the new in-sync
+    replicas."""
     return {
         "time": time,
         "topic": tp.topic,
@@ -66,16 +67,16 @@ def event_row(
 
 
 class History:
-    """When each replica fell out of sync, as far as the watch saw it. Times are arguments, in
+    """When each replica fell out of sync, as far as the watch observed it. Times are arguments, in
     milliseconds."""
 
     def __init__(self) -> None:
         self._since: dict[Gone, int | None] = {}
-        """None: it was out of sync before the watch began, for an unknown time."""
+        """None: the replica was out of sync when the watch began, for an unknown time."""
 
     def begin(self, partitions: Partitions) -> list[IsrEvent]:
-        """Replicas out of sync when the watch begins: a row for each such partition, without a
-        time."""
+        """Begin with the replicas that are out of sync now. Returns a row for each such partition,
+        without a time."""
         rows: list[IsrEvent] = []
         for tp, p in sorted(partitions.items()):
             out = [b for b in p.replicas if b not in p.isr]
@@ -87,8 +88,8 @@ class History:
         return rows
 
     def learn(self, tp: TopicPartition, broker: int, since_ms: int) -> None:
-        """Records from another source since when a replica has been out of sync that was so when
-        the watch began."""
+        """Record since when a replica has been out of sync that was so when the watch began, as
+        another source knows."""
         gone = Gone(tp, broker)
         if gone in self._since and self._since[gone] is None:
             self._since[gone] = since_ms
@@ -101,8 +102,8 @@ class History:
         return min(seen) if seen and len(seen) == len(times) else None
 
     def see(self, rows: Iterable[IsrEvent], now_ms: int) -> None:
-        """Processes the rows of `isr_changes`; adds to replicas that are back in sync how long they
-        were out of sync."""
+        """Process the rows of `isr_changes`; add to the row of replicas that are back in sync how
+        long they were out of sync."""
         for row in rows:
             tp = TopicPartition(row["topic"], row["partition"])
             if row["event"] == "shrink":

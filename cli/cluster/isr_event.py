@@ -8,8 +8,8 @@ from pk.cli.positions.times import show_span
 
 
 class IsrEvent(TypedDict):
-    """A change of a partition: created, deleted, shrink, expand, leader, offline, or out when the
-    watch began."""
+    """A change of a partition. `event` is made, deleted, shrink, expand, leader, offline, or, for
+    the state when the watch begins, out."""
 
     time: Annotated[str | None, Shown(show=lambda time: time[11:23])]
     topic: str

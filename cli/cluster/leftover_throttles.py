@@ -1,9 +1,9 @@
 """Warns of throttles that an earlier command of this user left in the cluster.
 
-A throttle of a reassignment that pk did not see end slows every replica that falls behind, for
-ever, and nothing in the cluster says so. While `pk reassign` has a throttle set, it keeps a mark
-beside its rollback file, so that the check costs the listing of one directory; only if there is a
-mark is the cluster asked whether anything still moves.
+A throttle of a reassignment that pk did not see end slows every replica that falls behind, forever,
+and nothing in the cluster shows that. While `pk reassign` has a throttle set, a mark exists beside
+its rollback file, so that the check only lists one directory. The cluster is asked whether anything
+still moves only if there is a mark.
 """
 
 import os
@@ -19,8 +19,8 @@ _ASK_S = 2.0
 
 
 async def warn_of_leftover_throttles(context: "Context") -> None:
-    """Warns, on a terminal, of a throttle left in the cluster that the command talked to, and how
-    to remove it; only once, and not if the command has said it itself
+    """Warn, on a terminal, of a throttle left in the cluster that the command used, and say how to
+    remove it: only once, and not if the command has reported it itself
     (`pk.cli.runtime.session.Session.reported`)."""
     if not context.streams.err_terminal or context.session is None or not marked():
         return
@@ -53,9 +53,10 @@ async def warn_of_leftover_throttles(context: "Context") -> None:
 
 
 def _attended(path: str) -> bool:
-    """Whether the process that wrote a rollback file is still running, and will clean up."""
+    """Whether the process that wrote a rollback file is still running, and will remove the
+    throttle."""
     word = os.path.basename(path).removesuffix(".json").rpartition("-")[2]
-    if not word.isdecimal() or int(word) == os.getpid():  # the shell, whose `reassign` has ended
+    if not word.isdecimal() or int(word) == os.getpid():  # this shell, whose `reassign` has ended
         return False
     try:
         os.kill(int(word), 0)

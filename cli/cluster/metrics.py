@@ -38,11 +38,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Value:
-    """One value."""
+    """The value of a metric with these labels."""
 
     value: float | None
     grows: bool
-    """Whether it is a counter's."""
+    """Whether the metric is a counter or a histogram, and only rises."""
 
 
 Values = dict[tuple[str, str], Value]
@@ -58,8 +58,8 @@ def source_of(broker: str, url: str) -> Source:
 
 
 async def sources(admin: Admin) -> list[Source]:
-    """The addresses of the metrics of the cluster's brokers. Raises CommandError if none
-    does."""
+    """The addresses of the metrics of the cluster's brokers. Raises CommandError if no broker
+    serves metrics."""
     found: list[Source] = []
     served = await listeners(admin)
     for broker, url in served.urls.items():
@@ -79,7 +79,7 @@ async def sources(admin: Admin) -> list[Source]:
 
 
 async def read_values(source: Source, wanted: re.Pattern[str] | None) -> Values:
-    """The values of metrics whose name has `wanted` in it. Raises CommandError."""
+    """The values of the metrics whose names match `wanted`, or of all. Raises CommandError."""
     families = await _families(source)
     values: Values = {}
     for family in families:
@@ -102,7 +102,7 @@ async def read_values(source: Source, wanted: re.Pattern[str] | None) -> Values:
 
 
 async def _families(source: Source, names: Sequence[str] = ()) -> list[Metric]:
-    """The metrics of these names, or all. Raises CommandError."""
+    """The metrics with these names, or all. Raises CommandError."""
     where = source.client.where.url
     query = "&".join(f"name[]={name}" for name in names)
     try:
@@ -130,7 +130,7 @@ class RequestCounts:
 
 
 async def read_request_counts(source: Source) -> dict[str, RequestCounts]:
-    """API → what the broker has counted of its requests. Raises CommandError."""
+    """API → a broker's counts of its requests. Raises CommandError."""
     times: dict[str, list[tuple[str, int]]] = {}
     errors: Counter[str] = Counter()
     for family in await _families(source, (REQUEST_TIMES, REQUEST_ERRORS)):
@@ -151,7 +151,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Values as bars, from the least to the greatest."""
+    """Draw values as bars, from the least to the greatest."""
     if not values:
         return ""
     low, span = min(values), max(values) - min(values)

@@ -1,4 +1,5 @@
-"""The addresses at which brokers serve metrics, from their configs. Needs no library of metrics."""
+"""The addresses at which brokers serve metrics, from their configs. Needs no library for
+metrics."""
 
 from typing import NamedTuple
 
@@ -9,18 +10,18 @@ LISTENER = "pk.metrics.listener"
 
 
 class Listeners(NamedTuple):
-    """The metrics listeners that the configs of brokers name."""
+    """The metrics listeners in the brokers' configs."""
 
     urls: dict[int, str | None]
     """Broker → the URL of its metrics, without /metrics, for brokers that serve them; None if the
-    broker chose the port itself."""
+    system chose the port."""
 
     known: bool
     """Whether a broker knows the config. Apache Kafka's brokers do not."""
 
     @property
     def why_none(self) -> str:
-        """Why no broker serves metrics, without a full stop."""
+        """Why no broker serves metrics, without a period."""
         if self.urls:
             return f"The brokers chose the ports of {LISTENER} themselves; set one on each broker"
         if self.known:

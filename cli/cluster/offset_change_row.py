@@ -1,4 +1,4 @@
-"""The row of a committed offset that is set."""
+"""The row of a change of a committed offset."""
 
 from typing import Annotated, TypedDict
 
@@ -6,7 +6,7 @@ from pk.cli.output.rows import Shown
 
 
 def _show_delta(delta: int) -> str:
-    """How far the offset moves, and what that means for the group."""
+    """The distance that the offset moves, and what that means for the group."""
     return f"{delta:+,} {'skip' if delta > 0 else 're-read'}" if delta else "0"
 
 
@@ -15,15 +15,15 @@ def _to_the_minute(time: str) -> str:
 
 
 class OffsetChangeRow(TypedDict):
-    """The change of a committed offset: in `pk groups reset-offsets`, and when a change of
-    offsets is undone."""
+    """A change of a committed offset, for `pk groups reset-offsets` and for undoing such a
+    change."""
 
     group: str
     topic: str
     partition: int
     committed: int | None
     start_offset: int | None
-    """That of a share group, which commits nothing."""
+    """The current start offset of a share group, which commits no offsets."""
 
     target: int | None
     delta: Annotated[int | None, Shown("Δ RECORDS", show=_show_delta)]
@@ -31,6 +31,6 @@ class OffsetChangeRow(TypedDict):
     note: str | None
     result: Annotated[str, Shown(word=True)]
     effect: Annotated[str | None, Shown(wide=True, word=True)]
-    """re-read, skip, stay, delete; None where nothing was committed."""
+    """re-read, skip, stay or delete; None if no offset was committed."""
 
     error: Annotated[str | None, Shown(wide=True)]

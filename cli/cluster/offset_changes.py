@@ -1,7 +1,7 @@
-"""Changes to committed offsets: the plan as a table, the question, the commit, the record for undo.
+"""Changes committed offsets: shows the plan as a table, asks, commits, and records how to undo it.
+`reset-offsets` and `undo` both pass a list of moves.
 
-`reset-offsets` and `undo` both pass a list of moves. An offset below 0 is never committed; metadata
-that a group committed with an offset is kept.
+An offset below 0 is never committed; metadata that a group committed with an offset is kept.
 """
 
 import csv
@@ -28,18 +28,18 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 _SIZES_S = 3.0
-"""How long to wait for brokers to report sizes: they are nice to have."""
+"""How long to wait for brokers to report sizes, which are not essential."""
 
 _GROUPS_AT_ONCE = 16
 _ASKED_ROWS = 40
-"""How many offsets to show with the question; the rest is counted."""
+"""The most offsets to show with the question; the others are counted."""
 
 _NOTHING = "changes nothing"
 _JOINED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP)
 
 
 Times = dict[tuple[TopicPartition, int], int]
-"""(partition, offset) → when its record was produced."""
+"""(partition, offset) → the timestamp of the record there, in epoch milliseconds."""
 
 
 class Move(NamedTuple):
@@ -64,11 +64,12 @@ class Move(NamedTuple):
     """The current committed offset."""
 
     deletes: bool = False
-    """Deletes the committed offset: there was none before."""
+    """Whether the change deletes the committed offset, since there was none before."""
 
     @property
     def read_to(self) -> int | None:
-        """The offset from which the group continues without the change; None if it has none."""
+        """The offset from which the group would continue without the change; None if it has
+        none."""
         if isinstance(self.was, r.ShareGroupOffset):
             return self.was.unread(self.span[1] if self.span else None)
         return self.committed
@@ -80,14 +81,14 @@ class Move(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether anything must be written for it."""
+        """Whether the move has to be written."""
         if self.error is not None:
             return False
         return self.committed is not None if self.deletes else self.target is not None
 
 
 def effect(move: Move) -> str | None:
-    """re-read, skip, stay, delete; None if nothing was committed."""
+    """re-read, skip, stay or delete; None if no offset was committed."""
     if move.deletes:
         return "delete" if move.committed is not None else "stay"
     delta = move.delta
@@ -97,7 +98,7 @@ def effect(move: Move) -> str | None:
 
 
 def _rows(moves: Sequence[Move], times: Times, result: str) -> list[OffsetChangeRow]:
-    """A row for each move; `result` is that of the ones that met no error."""
+    """A row for each move; `result` is the result of moves without an error."""
     return [
         {
             "group": m.group,
@@ -120,8 +121,8 @@ def _rows(moves: Sequence[Move], times: Times, result: str) -> list[OffsetChange
 
 
 async def target_times(admin: Admin, moves: Sequence[Move]) -> Times:
-    """The timestamp of the record at each target, read without a group; missing if there is no
-    record."""
+    """The timestamp of the record at each target, read without a group; targets without a record
+    are left out."""
     places = [(m.tp, m.target) for m in moves if m.target is not None and m.delta]
     if not places:
         return {}
@@ -130,11 +131,11 @@ async def target_times(admin: Admin, moves: Sequence[Move]) -> Times:
 
 
 async def bytes_of(admin: Admin, moves: Sequence[Move]) -> float | None:
-    """Roughly how many bytes will be read again: those between targets and later committed offsets.
-    None if unknown.
+    """An estimate of the bytes that will be read again: those between targets and later committed
+    offsets. None if unknown.
 
-    Divides the size of the leader's replica over its offsets: with compaction and uneven records
-    this is an estimate.
+    It assumes that the bytes of the leader's replica are spread evenly over its offsets, which
+    compaction and records of different sizes do not ensure.
     """
     back = [m for m in moves if m.delta and m.delta < 0 and m.span and m.span[1] > m.span[0]]
     if not back:
@@ -155,8 +156,8 @@ async def bytes_of(admin: Admin, moves: Sequence[Move]) -> float | None:
 
 
 def totals(moves: Sequence[Move], times: Times | None = None, size: float | None = None) -> str:
-    """`re-reads 1,204 records (about 3.1 GB), back to 2026-09-17 08:00:00`, and the other
-    totals."""
+    """The totals in a sentence: `re-reads 1,204 records (about 3.1 GB), back to 2026-09-17
+    08:00:00`."""
     back = sum(-m.delta for m in moves if m.delta and m.delta < 0)
     on = sum(m.delta for m in moves if m.delta and m.delta > 0)
     first = sum(m.committed is None and m.target is not None for m in moves)
@@ -204,7 +205,8 @@ def groups_in(moves: Iterable[Move]) -> list[str]:
 
 
 def _listing(rows: Sequence[OffsetChangeRow], *, done: bool = False) -> Listing:
-    """The plan or, if `done`, its result: the group only if there are several, no empty columns."""
+    """The plan, or the result if `done`. The group is shown only if there are several, and empty
+    columns are not shown."""
     wide = {name for name in ("target_time", "note") if not any(row[name] for row in rows)}
     wide |= unused_offset_columns(row["start_offset"] is not None for row in rows)
     if len({row["group"] for row in rows}) <= 1:
@@ -215,7 +217,7 @@ def _listing(rows: Sequence[OffsetChangeRow], *, done: bool = False) -> Listing:
 
 
 async def preview(context: Context, admin: Admin, moves: Sequence[Move]) -> None:
-    """Shows the plan on standard output."""
+    """Show the plan on standard output."""
     times = await target_times(admin, moves)
     rows = _rows(moves, times, "would be set")
     context.show(_listing(rows))
@@ -233,8 +235,8 @@ async def ask(
     *,
     unasked: bool,
 ) -> None:
-    """Says on standard error what would change, with the plan unless the question is skipped, and
-    asks. Raises Refused."""
+    """Say on standard error what would change, with the plan unless the question is skipped, and
+    ask. Raises Refused."""
     times = await target_times(admin, moves)
     size = await bytes_of(admin, moves)
     if not unasked:
@@ -255,7 +257,7 @@ async def ask(
 
 
 async def commit(admin: Admin, moves: Sequence[Move]) -> list[Move]:
-    """Commits the targets, several groups at a time; returns each move with its error."""
+    """Commit the targets, several groups at a time. Returns each move with its error."""
     by_group: dict[str, list[Move]] = {}
     for m in moves:
         by_group.setdefault(m.group, []).append(m)
@@ -302,8 +304,8 @@ async def _commit(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]
 
 
 async def _begin(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:
-    """The same for a share group, whose offsets are set one by one, and deleted topic by topic:
-    those of the topic's other partitions are set again."""
+    """Set the start offsets of a share group, as `_commit` does for committed offsets. Only a whole
+    topic's can be deleted, so those of the topic's other partitions are set again."""
     good = {m.tp: m.target for m in moves if m.changes and m.target is not None}
     errors: dict[TopicPartition, Exception] = {}
     forgotten = {m.tp for m in moves if m.changes and m.deletes}
@@ -326,14 +328,14 @@ async def _begin(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:
 
 
 async def _begun(admin: Admin, group: str) -> dict[TopicPartition, int]:
-    """A share group's start offsets in the partitions that it has begun to read. Raises
+    """The start offsets of a share group, for the partitions that it has begun to read. Raises
     KafkaError."""
     found = (await admin.list_share_groups_offsets([group])).value(group)
     return {tp: found.value(tp).offset for tp in found}
 
 
 def report(context: Context, done: Sequence[Move], kept: str | None, *, quiet: bool) -> None:
-    """Shows the changes, and how to undo them."""
+    """Show the changes, and how to undo them."""
     for m in done:
         if m.error is not None and m.error not in context.failures:
             context.failed(m.error, f"{m.group} {m.tp}")

@@ -1,5 +1,4 @@
-"""The row of a partition that a group has an offset for or is assigned, and how its times are
-shown."""
+"""The row of a partition in which a group has an offset, or that is assigned to a member."""
 
 from typing import Annotated, TypedDict
 
@@ -9,7 +8,7 @@ from pk.cli.positions.times import show_span
 
 
 def show_lag_time(ms: int | None) -> str:
-    """`3 min`; `0` if nothing is unread, `-` if unknown. `ms`: milliseconds."""
+    """Show a lag in time, in milliseconds: `3 min`; `0` if nothing is unread, `-` if unknown."""
     return "-" if ms is None else "0" if ms == 0 else show_span(ms)
 
 

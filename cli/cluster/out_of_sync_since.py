@@ -1,10 +1,10 @@
 """Finds out since when a replica has been out of sync. Kafka has no API for that; these sources
 come closest.
 
-If the broker answers, the log end of its replica is known: the replica is behind since the first
-record that it lacks was produced. If it is down, the metadata quorum knows when it last fetched
-(DescribeQuorum); the number of records it has missed is estimated from the offset that the
-partition's leader had reached at that time.
+If the broker answers, the log end of its replica is known: the replica has been behind since the
+first record that it lacks was produced. If the broker is down, the metadata quorum knows when it
+last fetched (DescribeQuorum); the number of records that the replica lacks is estimated from the
+offset that the partition's leader had reached at that time.
 """
 
 from collections.abc import Mapping
@@ -21,21 +21,22 @@ from pk.net.client.errors import ClientError
 
 _ASK_S = 3.0
 _PARTITIONS = 1000
-"""At most this many partitions are examined; if more are out of sync, one broker's state explains
-the others."""
+"""At most this many partitions are examined; if more are out of sync, the state of one broker
+explains the others."""
 
 Gone = tuple[TopicPartition, int]
 """A partition, and a broker whose replica of it is not in sync."""
 
 
 class Witness(NamedTuple):
-    """A replica that is out of sync."""
+    """What is known about a replica that is out of sync."""
 
     since_ms: int | None
-    """Since when, epoch milliseconds."""
+    """Since when the replica has been out of sync, in epoch milliseconds; None if unknown."""
 
     missed: int | None
-    """Missed records, estimated from the time; None if its log end is known, or nothing is."""
+    """The number of records that the replica lacks, estimated from the time; None if its log end is
+    known, or no estimate is possible."""
 
 
 async def last_seen(admin: Admin) -> dict[int, int]:
@@ -55,8 +56,8 @@ async def witnesses(
     partitions: Mapping[TopicPartition, r.PartitionDescription],
     ends: Mapping[TopicPartition, Mapping[int, int]],
 ) -> dict[Gone, Witness]:
-    """The known facts about every replica of `partitions` that is not in sync. `ends`: partition →
-    broker → its log end."""
+    """The known facts about every replica of `partitions` that is not in sync. `ends` maps
+    partition → broker → log end."""
     lacking: dict[Gone, int] = {}
     away: list[Gone] = []
     for tp, p in list(partitions.items())[:_PARTITIONS]:
@@ -80,7 +81,7 @@ async def witnesses(
 async def _ask_records(
     admin: Admin, lacking: Mapping[Gone, int], found: dict[Gone, Witness]
 ) -> None:
-    """When the first record that a replica lacks was produced."""
+    """Find when the first record that each replica lacks was produced."""
     times: Mapping[tuple[TopicPartition, int], int | None] = {}
     with trio.move_on_after(_ASK_S), suppress(KafkaError, ClientError):
         places = {(tp, end) for (tp, _), end in lacking.items()}
@@ -97,7 +98,7 @@ async def _ask_quorum(
     partitions: Mapping[TopicPartition, r.PartitionDescription],
     found: dict[Gone, Witness],
 ) -> None:
-    """When a broker was last seen, and how much was written since."""
+    """Find when each broker was last seen, and how many records were written since."""
     seen = await last_seen(admin)
     oldest: dict[TopicPartition, int] = {}
     for tp, broker in away:

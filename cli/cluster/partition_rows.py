@@ -1,4 +1,4 @@
-"""The columns that the lists of partitions share, in `pk isr`, `pk partitions list` and `pk topics
+"""The columns that the lists of partitions share: `pk isr`, `pk partitions list` and `pk topics
 describe`."""
 
 from typing import TYPE_CHECKING, Annotated, TypedDict
@@ -16,7 +16,7 @@ class LedPartition(TypedDict):
 
 
 class ReplicatedPartition(TypedDict):
-    """The replicas of a partition. Brokers are ids; the ELR is KIP-966's."""
+    """The replicas of a partition, by broker id. The ELR is KIP-966's."""
 
     replicas: list[int]
     isr: Annotated[list[int], Shown("ISR")]

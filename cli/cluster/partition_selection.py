@@ -33,8 +33,8 @@ async def partitions_of(
     *,
     internal: bool,
 ) -> Partitions:
-    """The partitions of topics, by name or pattern. Without names, those of all topics; internal
-    topics only if `internal`, or if `wanted` selects partitions with a problem."""
+    """The partitions of topics, by name or pattern. Without names, those of all topics. Internal
+    topics are included only with `internal`, or if `wanted` selects partitions with a problem."""
     names = await named_topics(context, admin, topics) if topics else None
     described = await describe_topics(context, admin, names)
     if names is None and not internal and not filters(wanted):
@@ -51,7 +51,7 @@ def filters(wanted: "PartitionFilters") -> bool:
 
 
 def say_none(context: Context, partitions: Partitions, wanted: "PartitionFilters") -> None:
-    """Says on a terminal that the filters left no partition: an empty table could look like an
+    """Say on a terminal that no partition passed the filters: an empty table could look like an
     error."""
     if not context.streams.out_terminal or not filters(wanted):
         return
@@ -77,7 +77,7 @@ async def needed_replicas(
 def filtered(
     partitions: Partitions, wanted: "PartitionFilters", min_isr: Mapping[str, int]
 ) -> Partitions:
-    """The partitions that match any of the given filters; all of them if none is given."""
+    """The partitions that match any of the given filters, or all partitions if none is given."""
     if not filters(wanted):
         return partitions
     return {tp: p for tp, p in partitions.items() if matches(p, wanted, min_isr.get(tp.topic, 1))}
@@ -94,7 +94,7 @@ def matches(p: PartitionDescription, wanted: "PartitionFilters", min_isr: int) -
 
 
 def parse_partition(text: str, option: str) -> TopicPartition:
-    """`orders/0` or `orders:0`. Raises Unusable."""
+    """Parse `orders/0` or `orders:0`. Raises Unusable."""
     topic, _, number = text.replace(":", "/").rpartition("/")
     if not topic or not number.isdecimal():
         raise Unusable(f"{option} needs a partition such as orders/0, not {text!r}.")
@@ -104,11 +104,11 @@ def parse_partition(text: str, option: str) -> TopicPartition:
 def partitions_at(
     topics: Iterable[TopicDescription], numbers: Iterable[int] | None, positions: Positions | None
 ) -> list[TopicPartition]:
-    """The partitions of `topics` that are selected by number, else those that `positions` name,
-    else all.
+    """The partitions of `topics` that are selected by number, or else those that `positions` name,
+    or else all.
 
-    Raises CommandError for a partition that does not exist, Unusable for one that has a position
-    and is not selected: no position is dropped in silence.
+    Raises CommandError for a partition that does not exist, and Unusable for one that has a
+    position and is not selected: no position is ignored silently.
     """
     chosen = list(numbers or ())
     named = sorted(positions.by_partition) if positions is not None else []
@@ -131,7 +131,7 @@ async def partitions_named(
     context: Context, admin: Admin, words: Sequence[str], *, internal: bool = False
 ) -> list[TopicPartition]:
     """The partitions that `words` name (`orders`, `orders:0,1`); without words, those of all
-    topics, `internal` ones only on request.
+    topics, including internal topics only with `internal`.
 
     Raises CommandError for a topic or partition that does not exist.
     """

@@ -1,4 +1,4 @@
-"""Groups that hold the offsets of a pipeline (`pk spark pipeline`): they have no members, and the
+"""Groups that hold the offsets of a pipeline (`pk spark pipeline`). They have no members, and the
 metadata of their commits names the pipeline.
 
 The metadata of each offset is `{"pk.pipeline": "NAME", "batch": N, "at_ms": N}`, which
@@ -13,7 +13,7 @@ KEY = "pk.pipeline"
 
 
 class PipelineCommit(NamedTuple):
-    """The description of its last commit that a pipeline stores."""
+    """A pipeline's description of its last commit, as its group stores it."""
 
     pipeline: str
     batch: int
@@ -21,8 +21,8 @@ class PipelineCommit(NamedTuple):
 
 
 def pipeline_of(metadata: Iterable[str]) -> PipelineCommit | None:
-    """The newest commit of a pipeline among the metadata of a group's offsets; None if the group is
-    no pipeline's."""
+    """The newest commit of a pipeline among the metadata of a group's offsets; None if the group
+    does not belong to a pipeline."""
     found: PipelineCommit | None = None
     for text in metadata:
         if KEY not in text:
@@ -32,7 +32,7 @@ def pipeline_of(metadata: Iterable[str]) -> PipelineCommit | None:
             given = cast(dict[str, Any], value)
             commit = PipelineCommit(str(given[KEY]), int(given["batch"]), int(given["at_ms"]))
         except (ValueError, TypeError, KeyError):
-            continue  # somebody else's text
+            continue  # another program's text
         if found is None or commit.at_ms > found.at_ms:
             found = commit
     return found

@@ -1,7 +1,7 @@
 """Resolves positions for commands that read, show or trim partitions.
 
-Fetches a group's commits if a position needs them, and prints a line if the result may surprise.
-Joins no group.
+Fetches a group's commits if a position needs them, and prints a line if the result may be
+unexpected. Never joins a group.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,12 +32,12 @@ async def resolve_positions(
     group: str | None,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Answers[TopicPartition, ResolvedRange]:
-    """The offsets that `positions` means in each partition, or the error of a partition whose
-    leader does not answer.
+    """The offsets that `positions` mean in each partition, or the error of a partition whose leader
+    does not answer.
 
-    `group` (-g) is the group whose commits `committed` refers to; of a share group these are its
-    start offsets. Raises Unusable if it is missing, CommandError if that group has committed
-    nothing at all, and KafkaError.
+    `group` (-g) is the group whose commits `committed` refers to; for a share group, these are its
+    start offsets. Raises Unusable if the group is missing, CommandError if it has committed nothing
+    at all, and KafkaError.
     """
     committed = None
     if positions.uses(Anchor.COMMITTED):
@@ -48,7 +48,7 @@ async def resolve_positions(
 
 
 def check_group(positions: Positions | None, group: str | None) -> None:
-    """Checks that -g and `committed` come together. Raises Unusable."""
+    """Check that -g and `committed` are used together. Raises Unusable."""
     asked = positions is not None and positions.uses(Anchor.COMMITTED)
     if asked and group is None:
         raise Unusable("The position `committed` needs a group: -g GROUP.")
@@ -69,7 +69,7 @@ async def _commits(admin: "Admin", group: str | None) -> dict[TopicPartition, in
     except KafkaError as e:
         if e.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-    if not (commits or errors):  # a share group's offsets are known by its share coordinators
+    if not (commits or errors):  # the start offsets of a share group are at its share coordinator
         for started in (await admin.list_share_groups_offsets([group])).ok.values():
             commits = started.ok
     found: dict[TopicPartition, int | None] = {
@@ -92,14 +92,14 @@ def say_uncommitted(
     ranges: Answers[TopicPartition, ResolvedRange],
     group: str | None,
 ) -> None:
-    """Names the partitions in which the group has no commit; they are read from their end."""
+    """Name the partitions in which the group has no commit; they are read from their end."""
     lacking = [partition_name(tp) for tp, found in ranges.ok.items() if lacks_commit(found)]
     if lacking:
         context.say(f"Group {group} has no commit in {join(lacking, _SHOWN)}: using the end there.")
 
 
 def say_inverted(context: Context, ranges: Mapping[TopicPartition, ResolvedRange]) -> None:
-    """Names the partitions in which the range ends before it begins, and so is empty."""
+    """Name the partitions in which the range ends before it begins, and so is empty."""
     wrong = [(tp, found.note) for tp, found in ranges.items() if found.note.startswith("ends at")]
     for tp, note in wrong[:_SHOWN]:
         context.say(f"{partition_name(tp)}: the range {note}, so it is empty.")

@@ -1,6 +1,6 @@
 """Waits until brokers know of a change: the controller answers before they do, and the next command
-may ask one that does not. Gives up silently after `PROPAGATION_S`: the change is made either
-way."""
+may ask a broker that does not know yet. Gives up silently after `PROPAGATION_S`: the change is made
+either way."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +28,7 @@ RETRY_S = 0.05
 
 
 async def until_true(shown: Callable[[], Awaitable[bool]]) -> None:
-    """Waits until `shown`, which asks the brokers, holds."""
+    """Wait until `shown`, which asks the brokers, returns True."""
     with suppress(KafkaError, ClientError):
         await poll_until(shown, every_s=RETRY_S, within_s=PROPAGATION_S)
 
@@ -38,7 +38,7 @@ async def until_topics(
     names: Iterable[str],
     known: Callable[[Answers[str, TopicDescription], str], bool],
 ) -> None:
-    """Waits until `known` holds for the brokers' answers and each topic's name."""
+    """Wait until `known` holds for the brokers' answers and the name of each topic."""
     left = list(names)
 
     async def shown() -> bool:
@@ -52,8 +52,8 @@ async def until_topics(
 
 
 async def until_user(admin: Admin, user: str, mechanism: int, iterations: int | None) -> None:
-    """Waits until a broker says that a user has a SCRAM credential with this many iterations; for
-    None, that it has none."""
+    """Wait until a broker reports that a user has a SCRAM credential with this number of iterations
+    or, for None, no credential."""
 
     async def shown() -> bool:
         known = (await admin.describe_scram_users([user])).ok.get(user, ())
@@ -66,7 +66,7 @@ async def until_user(admin: Admin, user: str, mechanism: int, iterations: int | 
 async def until_acls(
     admin: Admin, *, present: Collection[AclBinding], absent: Collection[AclBinding]
 ) -> None:
-    """Waits until a broker lists every ACL of `present`, and no ACL of `absent`."""
+    """Wait until a broker lists every ACL of `present` and no ACL of `absent`."""
 
     async def shown() -> bool:
         known = set(await admin.describe_acls())
@@ -76,7 +76,7 @@ async def until_acls(
 
 
 async def until_quotas(admin: Admin, entity: Entity, values: Mapping[str, float | None]) -> None:
-    """Waits until a broker shows the quota of an entity as it was changed."""
+    """Wait until a broker shows the changed quota of an entity."""
 
     async def shown() -> bool:
         known = (await admin.describe_quotas()).get(entity, {})
@@ -91,8 +91,8 @@ async def until_configs(
     changes: Mapping[ConfigResource, Sequence[ConfigChange]],
     failed: Collection[ConfigResource],
 ) -> None:
-    """Waits until the changed configs differ from `before`; skips what `failed`, or had that value
-    already."""
+    """Wait until the changed configs differ from `before`. Skips those that `failed` or already had
+    the value."""
     left: dict[ConfigResource, dict[str, ConfigEntry | None]] = {}
     for resource in changes.keys() - set(failed):
         entries = {entry.name: entry for entry in before[resource]}
@@ -114,7 +114,7 @@ async def until_configs(
 
 
 def _shows(resource: ConfigResource, entry: ConfigEntry | None, change: ConfigChange) -> bool:
-    """Whether the description of a config changes."""
+    """Whether the description of a config will change."""
     if entry is not None and entry.sensitive:
         return False
     if change.operation is ConfigOperation.DELETE:

@@ -1,5 +1,5 @@
-"""Changes client quotas: shows the plan, has the broker check it, asks, changes, and records how to
-undo it."""
+"""Changes client quotas: shows the plan, has the broker check it, asks, makes the change, and
+records how to undo it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ Values = Mapping[str, float | None]
 
 
 def names_of(entity: Entity) -> dict[str, str | None]:
-    """The names of an entity, as rows have them."""
+    """The names of an entity, as in rows."""
     names = {kind: DEFAULT if name is None else name for kind, name in entity}
     return {"user": names.get(USER), "client_id": names.get(CLIENT_ID), "ip": names.get(IP)}
 
@@ -35,7 +35,8 @@ def said_value(value: float | None) -> str:
 async def change_quota(
     context: Context, admin: Admin, entity: Entity, wanted: Values, *, undoes: str | None = None
 ) -> bool:
-    """Changes the quota of an entity and shows what became of each key; whether it was done."""
+    """Change the quota of an entity, and show the result for each key. Returns whether the change
+    was made."""
     known = (await admin.describe_quotas()).get(entity, {})
     changing = {key: value for key, value in wanted.items() if known.get(key) != value}
     rows = [_row(entity, key, known.get(key), value) for key, value in wanted.items()]
@@ -97,5 +98,5 @@ def _row(entity: Entity, key: str, before: float | None, after: float | None) ->
 
 
 def entity_from(parts: list[list[str | None]]) -> Entity:
-    """The entity that a record of a change names."""
+    """The entity that the record of a change names."""
     return entity_of({str(kind): name for kind, name in parts})

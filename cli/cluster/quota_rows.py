@@ -1,4 +1,4 @@
-"""Rows of client quotas: in `pk quotas`, and when a change of quotas is undone."""
+"""Rows of client quotas, for `pk quotas` and for undoing a change of quotas."""
 
 from typing import Annotated, TypedDict
 
@@ -6,7 +6,7 @@ from pk.cli.output.rows import Shown
 
 
 def show_number(value: float) -> str:
-    """A whole number without its point."""
+    """Show a whole number without a decimal point."""
     return str(int(value)) if value.is_integer() else str(value)
 
 

@@ -1,8 +1,8 @@
 """Reads and writes Apache's reassignment JSON.
 
 A plan is `{"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…],"log_dirs":[…]}]}`. A
-plan that pk saves has one more key, `pk`, which Apache's tool ignores: it contains the plan's
-throttle.
+plan that pk saves has one more key, `pk`, which contains the plan's throttle. Apache's tool ignores
+it.
 """
 
 import json
@@ -109,6 +109,6 @@ def apache_json(replicas: Mapping[TopicPartition, Replicas]) -> dict[str, Any]:
 
 
 def plan_json(replicas: Mapping[TopicPartition, Replicas], throttle: str | None) -> dict[str, Any]:
-    """A plan to save: Apache's JSON, with its throttle."""
+    """A plan to save: Apache's JSON with the throttle."""
     data = apache_json(replicas)
     return data if throttle is None else data | {"pk": {"plan": {"throttle": throttle}}}

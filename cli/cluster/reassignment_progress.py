@@ -3,8 +3,8 @@
 
 Kafka has no API for the progress of a move. It does report which partitions are being moved
 (ListPartitionReassignments), which replicas are in sync (DescribeTopicPartitions), and how large
-each replica is (DescribeLogDirs). A replica's progress is its size over its leader's; once it is in
-the ISR, it is complete: compaction may keep it smaller forever.
+each replica is (DescribeLogDirs). The progress of a replica is its size divided by its leader's. It
+is complete once it is in the ISR: compaction may keep it smaller forever.
 """
 
 from collections import deque
@@ -44,9 +44,11 @@ async def poll(
     *,
     before: Iterable[TopicPartition] = (),
 ) -> Seen:
-    """Requests which of the `wanted` partitions (None: all) are being moved, and their progress.
-    Also requests the replicas of those that moved `before`: a move that is over may have been
-    cancelled. Raises KafkaError, ClientError."""
+    """Request which of the `wanted` partitions (None: all) are being moved, and their progress.
+
+    Also requests the replicas of those that moved `before`: a move that has ended may have been
+    cancelled. Raises KafkaError, ClientError.
+    """
     asked = None if wanted is None else list(wanted)
     running = await admin.list_reassignments(asked)
     moving = sorted(running)
@@ -88,14 +90,14 @@ class Row(NamedTuple):
     """Bytes; None if unknown."""
 
     done: bool
-    """Whether the move is over."""
+    """Whether the move has ended."""
 
     stalled_s: float
-    """How long it has not grown; 0 while it grows, has waited for less than `STALL_S`, or is
-    done."""
+    """How long the replicas have not grown; 0 while they grow, for a pause shorter than `STALL_S`,
+    and if the move has ended."""
 
     cancelled: bool = False
-    """Whether it ended without the replicas moving; then none of its bytes count as copied."""
+    """Whether the move ended with the old replicas; then none of its bytes count as copied."""
 
     @property
     def part(self) -> float | None:
@@ -125,7 +127,7 @@ class Whole(NamedTuple):
 
     @property
     def left(self) -> int:
-        """The partitions still moving."""
+        """The partitions that are still moving."""
         return self.partitions - self.done - self.cancelled
 
     @property
@@ -144,7 +146,7 @@ class Tracker:
         self._samples: deque[tuple[float, int]] = deque()
 
     def see(self, seen: Seen, now: float) -> None:
-        """Adds a poll."""
+        """Process the result of a poll."""
         for tp, move in seen.running.items():
             self._rows[tp] = self._row(tp, move, seen, now)
         for tp, row in self._rows.items():
@@ -155,7 +157,7 @@ class Tracker:
                     done=True, copied=copied, total=total, stalled_s=0.0, cancelled=cancelled
                 )
         copied = sum(row.copied or 0 for row in self._rows.values())
-        # The first poll of a partition gives no rate: its existing bytes were not copied just now.
+        # The first poll of a partition gives no rate: the existing bytes were not copied just now.
         self._samples.append((now, copied))
         while now - self._samples[0][0] > _WINDOW_S and len(self._samples) > 2:
             self._samples.popleft()
@@ -192,7 +194,7 @@ class Tracker:
 
     @property
     def rows(self) -> list[Row]:
-        """Every partition ever seen moving, in order."""
+        """Every partition that has moved in any poll, in order."""
         return [self._rows[tp] for tp in sorted(self._rows)]
 
     @property
@@ -221,7 +223,7 @@ class Tracker:
 
 
 def _was_cancelled(row: Row, now: r.PartitionDescription | None) -> bool:
-    """Whether a partition that no longer moves did not get its new replicas."""
+    """Whether a partition that no longer moves does not have its new replicas."""
     return now is not None and not set(row.adding) <= set(now.replicas)
 
 
@@ -249,8 +251,8 @@ def sentence(whole: Whole, rate_limit: int | None = None) -> str:
 
 
 def first_lines(rows: Iterable[Row], count: int) -> list[Row]:
-    """The partitions to show if there is room for `count`: stalled ones, then moving, then waiting
-    ones."""
+    """The partitions to show if there is space for `count`: stalled ones first, then moving ones,
+    then waiting ones."""
 
     def order(row: Row) -> tuple[object, ...]:
         return (row.done, -row.stalled_s, not row.copied, -(row.part or 0.0), row.tp)

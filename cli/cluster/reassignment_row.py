@@ -11,8 +11,8 @@ def _show_percent(percent: float) -> str:
 
 
 class ReassignmentRow(TypedDict):
-    """A partition that moves. `replicas` are those that it has without the move; `copied` and
-    `total` are bytes."""
+    """A partition that moves. `replicas` are those before the move; `copied` and `total` are
+    bytes."""
 
     topic: str
     partition: int

@@ -18,7 +18,7 @@ KIND = "configs"
 
 
 def resource_name(resource: ConfigResource) -> str:
-    """The resource as a sentence names it: `topic orders`, `broker default`."""
+    """The resource in a sentence: `topic orders`, `broker default`."""
     return f"{resource.type.name.lower().replace('_', '-')} {resource.name or 'default'}"
 
 
@@ -29,9 +29,10 @@ async def remember_configs(
     *,
     undoes: str | None = None,
 ) -> str | None:
-    """Records how to undo `changes`, which are about to be made; returns the id for `how_to_undo`.
+    """Record how to undo `changes`, which are about to be made. Returns the id for `how_to_undo`,
+    or None if nothing could be undone.
 
-    `described` is the current state. Returns None if there is nothing that could be undone.
+    `described` is the current state.
     """
     resources: list[dict[str, Any]] = []
     for resource, wanted in changes.items():
@@ -77,7 +78,7 @@ def _is_secret(entry: ConfigEntry | None) -> bool:
 
 
 def settle_configs(change_id: str, failed: Iterable[ConfigResource]) -> None:
-    """Removes from a recorded change the resources that were not changed after all."""
+    """Remove from a recorded change the resources that were not changed."""
     change = undo_log.find(change_id)
     lost = {(int(res.type), res.name) for res in failed}
     if not lost:
@@ -90,5 +91,5 @@ def settle_configs(change_id: str, failed: Iterable[ConfigResource]) -> None:
 
 
 def shown_value(value: str | None) -> str:
-    """A config's value as a sentence shows it."""
+    """A config's value in a sentence."""
     return "(not set)" if value is None else value or "(empty)"

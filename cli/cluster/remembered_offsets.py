@@ -14,7 +14,7 @@ KIND = "group-offsets"
 
 
 class Kept(NamedTuple):
-    """A committed offset as it was, and what a change made of it."""
+    """A committed offset before a change, and the offset that the change committed."""
 
     group: str
     tp: TopicPartition
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
 async def remember(
     context: Context, admin: Admin, kept: Sequence[Kept], text: str, *, undoes: str | None = None
 ) -> str | None:
-    """Records how to undo a change that is about to be made, which `text` describes; returns its
+    """Record how to undo a change that is about to be made, which `text` describes. Returns its
     id."""
     topics = await topic_ids(admin, kept)
     inverse = as_inverse(kept) | {"topics": topics}
@@ -38,7 +38,7 @@ async def remember(
 
 
 async def topic_ids(admin: Admin, kept: Iterable[Kept]) -> dict[str, str]:
-    """The ids of the existing topics; none from brokers older than 2.8, which have no topic ids."""
+    """The ids of the existing topics; empty for brokers older than 2.8, which have no topic ids."""
     found = await admin.describe_topics({k.tp.topic for k in kept})
     return {
         name: uuid_text(topic.topic_id)
@@ -48,7 +48,7 @@ async def topic_ids(admin: Admin, kept: Iterable[Kept]) -> dict[str, str]:
 
 
 def as_inverse(kept: Iterable[Kept]) -> dict[str, Any]:
-    """The committed offsets, as `pk undo` stores them."""
+    """The committed offsets in the form in which `pk undo` stores them."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for k in kept:
         groups.setdefault(k.group, []).append(
@@ -65,7 +65,7 @@ def as_inverse(kept: Iterable[Kept]) -> dict[str, Any]:
 
 
 def kept_in(inverse: Mapping[str, Any]) -> list[Kept]:
-    """The inverse of `as_inverse`."""
+    """Read the form that `as_inverse` writes."""
     return [
         Kept(
             group,
@@ -88,7 +88,7 @@ async def keep_moves(
     *,
     undoes: str | None = None,
 ) -> str | None:
-    """Records how to undo moves that are about to be made; returns the id, or None if there is
+    """Record how to undo moves that are about to be made. Returns the id, or None if there is
     nothing to undo."""
     kept = [
         Kept(

@@ -12,8 +12,8 @@ REMOTE_KEYS = "pk.remote."
 
 
 def opened_store(url: str, configs: Sequence[Pair], flag: str = "-X") -> RemoteStorage:
-    """The store at `url`, with the keys pk.remote.* of `configs`, which came by `flag`. Raises
-    Unusable, CommandError."""
+    """The store at `url`, with the keys pk.remote.* of `configs`, which were given with `flag`.
+    Raises Unusable, CommandError."""
     given = {pair.key: pair.value for pair in configs}
     if stray := [key for key in given if not key.startswith(REMOTE_KEYS)]:
         raise Unusable(f"{flag} takes only keys pk.remote.*, not {stray[0]}.")

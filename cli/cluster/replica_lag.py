@@ -1,4 +1,4 @@
-"""How many records replicas lack, as numbers and for people."""
+"""The numbers of records that replicas lack, as data and for people."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,13 @@ class About(int):
 
 
 ReplicaLag = dict[str, int | None]
-"""Broker → records that its replica lacks; None if unknown. JSON has no keys but strings."""
+"""Broker → the number of records that its replica lacks; None if unknown. The keys are strings, as
+JSON requires."""
 
 
 def show_lag(lag: Mapping[str, int | None] | None) -> str:
-    """The replicas that lack records: `2:15` lacks 15, `2:~15` an estimated 15, `2:?` an unknown
-    number; `0` if none does."""
+    """Show the replicas that lack records: `2:15` lacks 15, `2:~15` an estimated 15, `2:?` an
+    unknown number; `0` if none does."""
     if lag is None:
         return "-"
     lacking = {b: lag for b, lag in lag.items() if lag != 0 or isinstance(lag, About)}

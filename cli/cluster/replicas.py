@@ -1,8 +1,9 @@
-"""Replicas: the size of each, its log end, and how many records it lacks.
+"""Replicas: the size of each, its log end, and the number of records that it lacks.
 
-The requests go to each replica's own broker: followers, too, answer ListOffsets with the replica id
--2 ("debugging"), with the log end instead of the high watermark. If a broker does not answer,
-`out_of_sync_since` finds out when it was last seen, and estimates how much it has missed.
+The requests go to each replica's own broker. Followers, too, answer a ListOffsets request with the
+replica id -2 ("debugging"): with the log end instead of the high watermark. If a broker does not
+answer, `out_of_sync_since` finds out when it was last seen, and estimates how much it has
+missed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,7 @@ CONSUMER = -1
 
 _ANSWER_MS = 3000
 """A broker that has not answered after this long is left out, unless pk.straggler.timeout.ms is
-set: it may be stopped, its connections open."""
+set: it may be suspended, with its connections open."""
 
 
 Ends = dict[TopicPartition, dict[int, int]]
@@ -39,7 +40,8 @@ def lags(
     seen: Mapping[tuple[TopicPartition, int], Witness],
     brokers: Iterable[int],
 ) -> dict[str, int | None] | None:
-    """Broker → records that its replica lacks; None if the leader's end is unknown."""
+    """Broker → the number of records that its replica lacks; None if the leader's log end is
+    unknown."""
     leo = ends.get(p.leader_id)
     if leo is None:
         return None
@@ -75,8 +77,8 @@ async def ask_latest(
     offsets: Ends,
     failed: dict[int, Exception],
 ) -> None:
-    """Asks brokers for the latest offsets of partitions; puts the errors of those that did not
-    answer into `failed`."""
+    """Ask brokers for the latest offsets of partitions. The errors of brokers that do not answer go
+    into `failed`."""
 
     async def ask(broker: int) -> bool:
         try:
@@ -99,11 +101,12 @@ async def ask_latest(
 async def latest(
     admin: Admin, broker: int, partitions: Iterable[TopicPartition], replica_id: int = CONSUMER
 ) -> dict[TopicPartition, int]:
-    """The latest offsets of partitions, as a broker reports them to `replica_id`: to consumers, as
-    here, a leader reports the high watermark. Leaves out what the broker refuses.
+    """The latest offsets of partitions, as a broker reports them to `replica_id`. To a consumer,
+    the default, a leader reports the high watermark. Partitions that the broker refuses are left
+    out.
 
-    A single request, with no metadata before it: it runs every other second and must be cheap.
-    Raises ClientError, KafkaError.
+    Sends a single request, with no metadata request before it: it runs every other second and must
+    be cheap. Raises ClientError, KafkaError.
     """
     from pk.core.wire.messages.list_offsets import (
         ListOffsetsPartition,

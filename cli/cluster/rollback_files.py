@@ -1,8 +1,9 @@
-"""Rollback files: they undo a reassignment, and show a later command what a crash left behind.
+"""Rollback files: they undo a reassignment, and tell a later command what a crash left in the
+cluster.
 
 A rollback file is Apache's reassignment JSON of the previous replicas, with one more key, `pk`,
-which Apache's tool ignores: the cluster's id, the new replicas, and the throttles for it, written
-before these are set.
+which Apache's tool ignores: the cluster's id, the new replicas, and the throttles for the move. It
+is written before these are set.
 """
 
 import json
@@ -41,7 +42,7 @@ class Rollback(NamedTuple):
     after: Mapping[TopicPartition, Replicas]
     throttled: Throttled = Throttled()
     finished: str | None = None
-    """How it ended, `DONE` or another; None if pk has not seen its end."""
+    """The result, `DONE` or another; None if pk has not seen the end."""
 
     @property
     def name(self) -> str:
@@ -49,7 +50,8 @@ class Rollback(NamedTuple):
 
     @property
     def moved_nothing(self) -> bool:
-        """Whether it ended before anything moved, so that there is nothing to restore."""
+        """Whether the reassignment ended before anything moved, so that nothing must be
+        restored."""
         return self.finished in _NOTHING_MOVED
 
 
@@ -68,7 +70,7 @@ def new_path(stamp_ms: int) -> str:
 
 
 def write(rollback: Rollback) -> None:
-    """Writes a rollback file atomically: after a crash there is the old one or the new one. Raises
+    """Write a rollback file atomically: a crash leaves the old file or the new one. Raises
     CommandError."""
     data = apache_json(rollback.before) | {
         "pk": {
@@ -100,7 +102,7 @@ def write(rollback: Rollback) -> None:
 
 
 def _mark(rollback: Rollback) -> None:
-    """Keeps the mark that tells other commands that a throttle may be left
+    """Create or delete the mark that tells other commands that a throttle may be left
     (`pk.cli.cluster.leftover_throttles`)."""
     mark = f"{rollback.path}{MARK}"
     if rollback.throttled.any:
@@ -111,7 +113,7 @@ def _mark(rollback: Rollback) -> None:
 
 
 def read(path: str) -> Rollback:
-    """A rollback file, or plain Apache JSON read as one. Raises Unusable."""
+    """Read a rollback file, or a plain JSON file of Apache's tool as one. Raises Unusable."""
     data = read_json(path)
     before = assignments_of(data, path).replicas
     own: Mapping[str, Any] = data.get("pk") or {}
@@ -170,8 +172,8 @@ def find(word: str, cluster_id: str | None) -> Rollback:
 
 
 def tidy(cluster_id: str | None) -> None:
-    """Deletes the oldest rollback files of a cluster beyond those worth keeping, but never one that
-    is unfinished, or that names a throttle that is still set."""
+    """Delete the oldest rollback files of a cluster beyond the number to keep. A file that is
+    unfinished, or whose throttles are still set, is never deleted."""
     for old in rollbacks(cluster_id)[_KEEP_FILES:]:
         if old.finished is not None and not old.throttled.any:
             try:

@@ -1,5 +1,5 @@
-"""The mark beside a rollback file says that its throttle may still be set: checking costs the
-listing of one directory."""
+"""The mark beside a rollback file that says that its throttle may still be set, so that the check
+only lists one directory."""
 
 import os
 from contextlib import suppress

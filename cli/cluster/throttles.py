@@ -1,13 +1,13 @@
-"""Replication throttles: reading, computing, setting and removing them.
+"""Reads, computes, sets and removes replication throttles.
 
 A throttle has two halves: a rate on every broker that sends or receives
-(`leader.replication.throttled.rate`, `follower.replication.throttled.rate`), and on every topic the
-replicas to which it applies (`….throttled.replicas`, entries PARTITION:BROKER). Either alone has no
-effect, and both outlive the reassignment they were set for: the next replica that falls behind
-catches up at that rate only. pk therefore first writes the throttles that it sets to the rollback
-file, removes them when the moves are over, and restores the previous values. A reassignment leaves
-throttles that it did not set as they are; only `pk reassign throttle` changes or removes all of
-them.
+(`leader.replication.throttled.rate`, `follower.replication.throttled.rate`), and, on every topic,
+the replicas to which it applies (`….throttled.replicas`, entries PARTITION:BROKER). Either alone
+has no effect, and both outlive the reassignment they were set for: the next replica that falls
+behind catches up at that rate only. Therefore pk first writes the throttles that it sets to the
+rollback file. When the moves have ended, it removes them and restores the previous values. A
+reassignment leaves throttles that it did not set as they are; only `pk reassign throttle` changes
+or removes all of them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -72,7 +72,8 @@ class Throttled(NamedTuple):
 
 
 async def read_throttles(admin: Admin, brokers: Iterable[int], topics: Iterable[str]) -> Present:
-    """The throttles of these brokers and topics: values set on the resource itself, no defaults."""
+    """The throttles of these brokers and topics: only values set on the resource itself, not
+    defaults."""
     rates: dict[int, dict[str, str]] = {}
     replicas: dict[str, dict[str, tuple[str, ...]]] = {}
     resources = [ConfigResource(ResourceType.BROKER, str(b)) for b in sorted(set(brokers))]
@@ -104,9 +105,9 @@ def throttles_for(
     brokers: Iterable[int],
     present: Present,
 ) -> Throttled:
-    """The throttles to set for moves, each (partition, current replicas, replicas to add).
+    """The throttles to set for moves, each given as (partition, current replicas, replicas to add).
 
-    `brokers` are the live ones: only they send, receive, and accept configs.
+    `brokers` are the live brokers: only they send, receive, and accept configs.
     """
     live = set(brokers)
     involved: set[int] = set()
@@ -139,7 +140,7 @@ def _resource_name(resource: ConfigResource) -> str:
 async def _alter(
     admin: Admin, changes: Mapping[ConfigResource, list[ConfigChange]]
 ) -> dict[str, Exception]:
-    """Makes the changes; returns the failures, by `broker 3` or `topic orders`."""
+    """Change configs. Returns the failures, by `broker 3` or `topic orders`."""
     if not changes:
         return {}
     answers = await admin.alter_configs(changes)
@@ -147,7 +148,7 @@ async def _alter(
 
 
 async def set_throttles(admin: Admin, throttled: Throttled) -> dict[str, Exception]:
-    """Sets the replicas, then the rates; returns the failures."""
+    """Set the throttled replicas, then the rates. Returns the failures."""
     assert throttled.rate is not None
     topics = {
         ConfigResource(ResourceType.TOPIC, topic): [
@@ -161,7 +162,7 @@ async def set_throttles(admin: Admin, throttled: Throttled) -> dict[str, Excepti
 
 
 async def set_rates(admin: Admin, brokers: Iterable[int], rate: int) -> dict[str, Exception]:
-    """Sets both rates on brokers; returns the failures."""
+    """Set both rates on brokers. Returns the failures."""
     return await _alter(
         admin,
         {
@@ -185,7 +186,7 @@ def _undo_broker(was: Mapping[str, str | None]) -> list[ConfigChange]:
 def _undo_topic(
     ours: Mapping[str, tuple[str, ...]], present: Mapping[str, tuple[str, ...]]
 ) -> list[ConfigChange]:
-    """Removes our entries; a key with nothing left is deleted."""
+    """Remove pk's entries from a topic; a key without other entries is deleted."""
     changes: list[ConfigChange] = []
     for key, entries in ours.items():
         there = present.get(key, ())
@@ -200,8 +201,8 @@ def _undo_topic(
 async def remove_throttles(
     admin: Admin, throttled: Throttled, within_s: float = 0.0
 ) -> dict[str, Exception]:
-    """Removes the throttles, and restores the previous values; returns the failures, once the
-    brokers show the rest. A deleted topic is not a failure.
+    """Remove the throttles and restore the previous values. Returns the failures, once the brokers
+    show the others as removed. A deleted topic is not a failure.
 
     Retries for `within_s` seconds if a broker is temporarily unavailable.
     """
@@ -215,7 +216,7 @@ async def remove_throttles(
 
 
 async def _are_removed(admin: Admin, throttled: Throttled, failed: Collection[str]) -> bool:
-    """Whether the brokers show it, beside what `failed`."""
+    """Whether the brokers show the throttles as removed, apart from those that `failed`."""
     brokers = {b: was for b, was in throttled.brokers.items() if f"broker {b}" not in failed}
     topics = {t: ours for t, ours in throttled.topics.items() if f"topic {t}" not in failed}
     shown = await read_throttles(admin, brokers, topics)
@@ -254,8 +255,8 @@ def _gone(what: str, error: Exception) -> bool:
 
 
 def everything(present: Present, ours: Iterable[Throttled]) -> Throttled:
-    """A throttle set whose removal removes every throttle, and restores previous values known from
-    our rollback files."""
+    """A throttle set whose removal removes every throttle and restores the previous values that the
+    rollback files contain."""
     before: dict[int, dict[str, str | None]] = {}
     for throttled in ours:
         for broker, keys in throttled.brokers.items():

@@ -1,4 +1,4 @@
-"""Topics by name or pattern, with the nearest names if one does not exist; for several commands."""
+"""Topics by name or pattern, with the nearest names if one does not exist."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _UNKNOWN = frozenset(
 
 
 def whole(pattern: str, option: str) -> re.Pattern[str]:
-    """A regular expression to match against whole names. Raises Unusable."""
+    """Compile a regular expression to match against whole names. Raises Unusable."""
     try:
         return re.compile(pattern)
     except re.error as e:
@@ -37,7 +37,7 @@ def whole(pattern: str, option: str) -> re.Pattern[str]:
 
 
 def words_of(given: Iterable[str], known: Sequence[str], option: str) -> list[str]:
-    """The words of `known` that were given, in any case. Raises Unusable."""
+    """The words of `known` that match the given words in any case. Raises Unusable."""
     spelt = {word.lower(): word for word in known}
     for word in given:
         if word.lower() not in spelt:
@@ -67,8 +67,8 @@ class UnknownTopic(KafkaError):
 def say_no_match(
     context: Context, what: str, pattern: re.Pattern[str] | None, known: Iterable[str]
 ) -> None:
-    """Says that no `what` (`topic`) matches a pattern; to programs only if a similar name exists,
-    since there may well be none."""
+    """Say that no `what` (`topic`) matches a pattern. A program is told only if a similar name
+    exists, since an empty result may be normal."""
     known = list(known)
     if pattern is None or any(map(pattern.fullmatch, known)):
         return
@@ -90,7 +90,7 @@ def is_unknown(error: object) -> bool:
 async def describe_topics(
     context: Context, admin: Admin, names: Iterable[str] | None
 ) -> list[TopicDescription]:
-    """The requested topics, in that order (None: all, by name); reports those that fail."""
+    """The requested topics, in that order (None: all, by name). Reports those that fail."""
     wanted = None if names is None else list(dict.fromkeys(names))
     if wanted == []:
         return []
@@ -114,7 +114,8 @@ async def describe_topics(
 async def existing_topics(
     context: Context, admin: Admin, names: Iterable[str]
 ) -> list[TopicDescription]:
-    """The requested topics. Raises the first failure: for commands that act on all or none."""
+    """The requested topics. Raises the first failure, for commands that act on all topics or
+    none."""
     wanted = list(dict.fromkeys(names))
     answers = await admin.describe_topics(wanted)
     found: list[TopicDescription] = []
@@ -128,8 +129,8 @@ async def existing_topics(
 async def names_or_included(
     context: Context, admin: Admin, names: Iterable[str], include: str | None
 ) -> list[str]:
-    """`names`; with --include, the topics that match it instead, except internal ones. Raises
-    Unusable, CommandError if none does."""
+    """`names` or, with --include, the topics that match it, except internal ones. Raises Unusable,
+    and CommandError if no topic matches."""
     if include is None:
         found = list(names)
         odd = next((name for name in found if not _LEGAL.fullmatch(name)), None)
@@ -149,7 +150,7 @@ async def names_or_included(
 
 
 def partition_numbers(words: Iterable[str], option: str) -> list[int]:
-    """The numbers in `0,3-5`. Raises Unusable."""
+    """Parse the numbers in `0,3-5`. Raises Unusable."""
     numbers: list[int] = []
     for word in words:
         first, dash, last = word.partition("-")
@@ -167,7 +168,8 @@ def partition_numbers(words: Iterable[str], option: str) -> list[int]:
 
 
 def topic_partitions(text: str) -> tuple[str, list[int] | None]:
-    """A topic and the partitions of it in `topic:0,1`; None for all. Raises Unusable."""
+    """Parse a topic and its partitions in `topic:0,1`; None means all partitions. Raises
+    Unusable."""
     name, colon, numbers = text.partition(":")
     if not colon:
         return name, None
@@ -175,7 +177,7 @@ def topic_partitions(text: str) -> tuple[str, list[int] | None]:
 
 
 def check_partitions(topic: TopicDescription, wanted: Iterable[int]) -> list[TopicPartition]:
-    """The requested partitions of `topic`. Raises CommandError for a number that does not exist."""
+    """Check that partitions of `topic` exist. Raises CommandError for a number that does not."""
     known = {p.partition for p in topic.partitions}
     found: list[TopicPartition] = []
     for number in wanted:
@@ -189,7 +191,7 @@ def check_partitions(topic: TopicDescription, wanted: Iterable[int]) -> list[Top
 
 
 def partition_style(row: Row) -> str | None:
-    """Red for a partition without a leader, yellow for one that lacks replicas."""
+    """Red for a partition without a leader, yellow for one with replicas out of sync."""
     if row.get("leader") is None:
         return "red"
     replicas: list[int] | None = row.get("replicas")
@@ -202,14 +204,14 @@ _PATTERN = frozenset("*+?[]()|^$\\{}")
 
 
 def is_pattern(word: str) -> bool:
-    """Whether a word can only be a regular expression: it has a character that topic names cannot
-    have."""
+    """Whether a word can only be a regular expression, since it has a character that topic names
+    cannot have."""
     return any(c in _PATTERN for c in word)
 
 
 async def named_topics(context: Context, admin: Admin, words: Iterable[str]) -> list[str]:
     """The topics that names and regular expressions (over whole names) match. Raises CommandError
-    if one matches none."""
+    if one matches no topic."""
     words = list(words)
     known: list[str] = []
     found: list[str] = []

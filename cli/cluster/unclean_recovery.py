@@ -15,8 +15,8 @@ from pk.net.client.errors import ControllerSilent
 async def recoveries(
     admin: Admin, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, r.UncleanRecovery]:
-    """The controller's view of these partitions (None: of all that it is recovering). Empty if it
-    does not answer, or denies access."""
+    """The controller's information about these partitions (None: about all that it is recovering).
+    Empty if it does not answer, or denies access."""
     try:
         return await admin.unclean_recovery(partitions)
     except ControllerSilent:
@@ -28,8 +28,8 @@ async def recoveries(
 
 
 def waiting(found: r.UncleanRecovery) -> str:
-    """What a partition without a leader waits for, and why: `the log of broker 3: …`; empty if it
-    has a leader, or nothing is known."""
+    """The logs for which a partition without a leader waits, and why: `the log of broker 3: …`;
+    empty if it has a leader, or nothing is known."""
     if found.leader_id >= 0 or not found.why:
         return ""
     if not found.awaits:
@@ -58,7 +58,7 @@ def log_words(state: r.ReplicaLogState, why: str = "") -> str:
 
 
 def damage_words(damage: int) -> str:
-    """The damage to a log, in words."""
+    """The damage to a log in words."""
     try:
         return Damage(damage).words
     except ValueError:
