@@ -1,4 +1,4 @@
-"""A translation of the syntax of Apache's scripts into `pk`'s: `topics --create --topic x` is
+"""Translates the syntax of Apache's scripts into that of `pk`: `topics --create --topic x` is
 `topics create --topic x`."""
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ ACTIONS: Final[dict[str, frozenset[str]]] = {
     "reassign": frozenset({"list", "cancel"}),
     "tokens": frozenset({"create", "renew", "expire"}),
 }
-"""The options of Apache's scripts that are commands here, by noun."""
+"""The options of Apache's scripts that correspond to commands of pk, by noun."""
 
 _SAME: Final = {
     "topic": "topics",
@@ -30,11 +30,11 @@ _DECODERS: Final = {
     "--transaction-log-decoder": ("--decoder", "transactions"),
     "--share-group-state-decoder": ("--decoder", "share-groups"),
 }
-"""Options of kafka-dump-log.sh."""
+"""The options of kafka-dump-log.sh that select a decoder."""
 
 
 def translated(words: Sequence[str]) -> list[str]:
-    """The words of a command line without what only Apache's scripts have."""
+    """Translate the words of a command line that only Apache's scripts accept."""
     found = list(words)
     if found[:1] == ["console-share-consumer"]:
         found[:1] = ["consume", "--share"]

@@ -22,8 +22,8 @@ from pk.cli.options.parameters import BY_OPTION, Parameter, signature
 def callback(
     parameters: Sequence[Parameter], declared: Declared | None = None
 ) -> Callable[..., Parsed | None]:
-    """The function that typer calls with the values of these parameters, for a command or, without
-    `declared`, for a noun."""
+    """The function that typer calls with the values of these parameters. It is for a command or,
+    without `declared`, for a noun."""
     taken = [*parameters, HELP]
 
     @cache
@@ -44,7 +44,7 @@ def callback(
 
 
 def _lineage(context: typer.Context) -> list[Any]:
-    """The contexts of a noun and a command below `pk`."""
+    """The contexts of the noun and the command below `pk`."""
     found: list[Any] = []
     each: Any = context
     while each.parent is not None:
@@ -71,14 +71,14 @@ def _help_of_noun(context: typer.Context) -> Parsed:
 
 
 def _to_run(context: typer.Context, declared: Declared, node: Command) -> Parsed:
-    """The request of a command line. An option before the noun is the command's, if it takes it.
-    Raises UsageError."""
+    """The request of a command line. An option before the noun applies to the command, if the
+    command takes it. Raises UsageError."""
     path, typed = _path(context), _typed(context)
     renamed = context.meta[RENAMED]
     if any(each.params[HELP.name] for each in (context.find_root(), *_lineage(context))):
         return Parsed(node, path, Values(), typed, renamed=renamed)
     root: Any = context.find_root()
-    values = dict(context.params)  # typer would give the function lists, and None for empty ones
+    values = dict(context.params)  # typer would pass lists, and None for empty ones
     given = {name for name in values if is_given(context, name)}
     for option in root.command.parameters:
         name = option.name

@@ -32,8 +32,8 @@ from pk.cli.command_line.nouns import NOUNS
 
 
 class Noun:
-    """A noun of `pk --help`, or a command that is one word. Help shows the nouns under it after its
-    commands, or before them with `nouns_first`."""
+    """A noun of `pk --help`, or a command that is one word. Help shows the nouns below it after its
+    commands or, with `nouns_first`, before them."""
 
     def __init__(self, name: str, *, nouns_first: bool = False) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class Noun:
         instead_of_use: tuple[str, ...] = (),
         repeatable: bool | Callable[[Mapping[str, Any]], bool] = False,
     ) -> None:
-        """Declares a command by its names; without any, the noun itself is the command.
+        """Declare a command by its names; without any, the noun itself is the command.
 
         `Declared` says what the attributes mean. `shows` and `rows` are the row types of its JSON
         (see `pk.cli.command_line.schema`): every command with -f has them.

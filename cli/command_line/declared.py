@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
 
 Rows = type | tuple[type, ...]
-"""A row type (`pk.cli.output.rows`), or several if the run decides which."""
+"""A row type (`pk.cli.output.rows`), or several if the type is known only when the command runs."""
 
 RowsByOption = Rows | Mapping[str, Rows]
 """The row types of a command, or several by the option that chooses; `()` if it shows no rows."""
@@ -22,7 +22,7 @@ RowsByOption = Rows | Mapping[str, Rows]
 
 Screen = Literal["held", "streams", "paints"]
 """How a command writes to a terminal: `held` back until it is clear whether it fits the screen,
-`streams` lines as they come, or `paints` the whole screen."""
+`streams` lines immediately, or `paints` the whole screen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Declared:
 
     names: tuple[str, ...]
     help: str
-    """Its purpose, in a sentence or two."""
+    """The purpose of the command, in a sentence or two."""
 
     worker: str
     """The function that does the work, as "module:function"; imported when the command runs."""
@@ -48,37 +48,38 @@ class Declared:
     shows: RowsByOption = ()
     rows: RowsByOption = ()
     blocking: bool = False
-    """Whether it runs without an event loop."""
+    """Whether the worker runs without an event loop."""
 
     guards_itself: bool = False
-    """Whether it chooses its profile first, and then applies it
+    """Whether the worker chooses its profile first, and then applies it
     (`pk.cli.runtime.guards.applying_profile`)."""
 
     screen: Screen = "held"
     shows_waits: bool = False
-    """Whether it shows on the terminal itself which brokers it waits for."""
+    """Whether the worker itself shows on the terminal which brokers it waits for."""
 
     in_shell: bool = True
-    """Whether it works in `pk shell`."""
+    """Whether the command works in `pk shell`."""
 
     shell_needs: str = ""
-    """The option, by its name in Python, without which it would not return to `pk shell`."""
+    """The option, by its name in Python, without which the command would not return to `pk
+    shell`."""
 
     from_use: bool = False
-    """Whether its topic or group may be the one that `use` set in the shell. A command that deletes
-    or replaces something for good must have its target typed."""
+    """Whether the command may take its topic or group from `use` in the shell. If a command deletes
+    or replaces something permanently, the user must type its target."""
 
     instead_of_use: tuple[str, ...] = ()
-    """The options, by their names in Python, with which it takes nothing from `use`, besides the
-    one that may give its first argument."""
+    """The options, by their names in Python, with which the command takes nothing from `use`, apart
+    from the option that may give its first argument."""
 
     repeatable: bool | Callable[[Mapping[str, Any]], bool] = False
-    """Whether `\\w` in the shell may repeat it, with these values: it shows something and ends.
-    Every command that takes -w (`Watch`) may be."""
+    r"""Whether `\w` in the shell may repeat the command with these values: it shows something and
+    ends. Every command that takes -w (`Watch`) may be repeated."""
 
     @cached_property
     def parameters(self) -> list[Parameter]:
-        """Its options and arguments."""
+        """The command's options and arguments."""
         own = (kind for kind in (self.options, self.arguments) if kind is not None)
         return parameters_of(*own, *self.takes)
 
@@ -94,7 +95,7 @@ class Declared:
         return getattr(import_module(module), name)
 
     def call(self, values: Mapping[str, Any]) -> "Callable[[Context], Any]":
-        """The work for these values."""
+        """The work to do for these values."""
         own: dict[str, Any] = {}
         if self.options is not None:
             own["options"] = gathered(self.options, values)

@@ -1,4 +1,4 @@
-"""Commands and nouns as data, from their declarations: for help, the manual, and the index that
+"""Commands and nouns as data, from their declarations, for help, the manual and the index that
 completion reads."""
 
 from collections.abc import Iterable
@@ -87,10 +87,10 @@ def _argument(parameter: Parameter, argument: Argument) -> dict[str, Any]:
 
 
 def numbered(parameters: Iterable[Parameter], options: list[dict[str, Any]]) -> list[int]:
-    """The index of each option in the list of all options seen."""
+    """The index of each option in `options`, which gets the options that it lacks."""
     numbers: list[int] = []
     for parameter, option in options_of(parameters):
-        if option.eager:  # -h, which help adds
+        if option.eager:  # -h, which help adds itself
             continue
         data = _option(parameter, option)
         if data not in options:
@@ -118,7 +118,7 @@ def _command(declared: Declared, options: list[dict[str, Any]]) -> dict[str, Any
 
 
 def noun_data(name: str, node: Command | Group, options: list[dict[str, Any]]) -> dict[str, Any]:
-    """A noun as the index holds it."""
+    """A noun as data for the index."""
     entry = NOUNS[name]
     if isinstance(node, Command):
         return _command(node.declared, options) | {"names": list(entry.names)}

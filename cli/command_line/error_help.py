@@ -1,4 +1,4 @@
-"""The meaning of each of Kafka's errors, and how to resolve it: `pk help errors`.
+"""The meaning of each of Kafka's errors, and a remedy: `pk help errors`.
 
 A line is `NAME | meaning | remedy`; the commands in a remedy are pk's.
 """
@@ -147,7 +147,7 @@ SHARE_SESSION_LIMIT_REACHED | The broker has the maximum number of share session
 
 
 class ErrorHelp(NamedTuple):
-    """An error, its meaning, and what to do."""
+    """An error, its meaning, and a remedy."""
 
     code: int
     name: str

@@ -1,4 +1,4 @@
-"""Help, written from the command tree. Plain text: it must come at once."""
+"""Writes help from the command tree, as plain text: it must appear immediately."""
 
 import os
 import re
@@ -12,10 +12,11 @@ from pk.cli.options.panels import CONNECTION, OUTPUT
 _WIDTH = 100
 _NO_TERMINAL = 80
 _NARROW = 90
-"""Below this, what an option does stands further to the left."""
+"""On a narrower terminal, the texts about options are less indented."""
 
 _CHOICES_MAX = 15
-"""An option with more values than this lists them elsewhere, as `pk doctor --list` does."""
+"""If an option has more values than this, its help does not list them; `pk doctor --list`, for
+example, does."""
 
 
 def text_width() -> int:
@@ -94,7 +95,7 @@ def _command(command: Command, path: tuple[str, ...], width: int) -> list[str]:
 
 
 def _columns(command: Command, width: int) -> list[str]:
-    """The columns that the options of a list know."""
+    """The names of the columns that the options of a list accept."""
     from pk.cli.command_line.schema import columns_of
 
     names = columns_of(command) if command.lists else []
@@ -106,7 +107,7 @@ def _columns(command: Command, width: int) -> list[str]:
 
 
 def _sections(group: Group, path: tuple[str, ...]) -> Iterable[tuple[str, list[Command | Group]]]:
-    """The commands of a group, under headings."""
+    """The commands of a group under their headings."""
     shown = [child for child in group.children if not child.hidden]
     if path:
         return [("Commands", shown)]
@@ -141,8 +142,8 @@ def _group(group: Group, path: tuple[str, ...], width: int) -> list[str]:
 
 
 def help_text(node: Command | Group, path: tuple[str, ...], width: int | None = None) -> str:
-    """The help of `node`, which is found at `path`; as wide as the terminal unless `width` is
-    given."""
+    """The help of `node`, which is at `path` in the tree. It is as wide as the terminal unless
+    `width` is given."""
     width = width or text_width()
     if isinstance(node, Command):
         return "\n".join(_command(node, path, width)) + "\n"

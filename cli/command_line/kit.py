@@ -1,9 +1,9 @@
-"""typer's group and command with what `pk` adds: nouns that are imported when they are named,
-aliases, nearest names, errors as sentences.
+"""typer's group and command with the additions of `pk`: nouns that are imported when a command line
+names them, aliases, nearest names, and errors in sentences.
 
-typer parses; two things of its own are left out, because they take longer than the rest of a
-command: values are read by `Parameter.read`, since typer's reader imports pydantic (a quarter of a
-second), and help is `pk.cli.command_line.help`, since typer's imports rich.
+typer parses the command line. Two of its parts are replaced because they take longer than the rest
+of a command: `Parameter.read` reads values, since typer's reader imports pydantic (a quarter of a
+second), and `pk.cli.command_line.help` writes help, since typer's imports rich.
 """
 
 import re
@@ -38,15 +38,15 @@ ParserError: Final = cast(type[Exception], typer.BadParameter.__base__)
 HELP: Final = Parameter(
     "wants_help", Option("-h", "--help", help="Show this help.", eager=True), bool, False, False
 )
-"""typer's own would print at once, in the shell too."""
+"""typer's own option would print help immediately, in the shell too."""
 
 _WORDS: Final = "pk.words"
-"""The words that a command is parsed from, in the context's `meta`."""
+"""The key, in the context's `meta`, of the words from which a command is parsed."""
 
 _INTERVAL: Final = re.compile(r"\d+(\.\d+)?(ms|s|m|h)?")
 
 RENAMED: Final = "pk.renamed"
-"""The hint about an old name on the command line, in the context's `meta`."""
+"""The key, in the context's `meta`, of the hint about an old name on the command line."""
 
 
 def refused(context: typer.Context, said: str) -> UsageError:
@@ -55,13 +55,13 @@ def refused(context: typer.Context, said: str) -> UsageError:
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Whether the command line has this parameter."""
+    """Whether the command line gives this parameter."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 class Reader:
-    """Makes one parameter's value of the texts that typer found. Raises UsageError."""
+    """Makes the value of one parameter from the texts that typer found. Raises UsageError."""
 
     def __init__(self, parameter: Parameter) -> None:
         self.parameter = parameter
@@ -89,7 +89,7 @@ class Reader:
         if isinstance(parameter.says, Option):
             text = self._without_equals(context, text)
             if text.startswith("-") and text.partition("=")[0] in _names(context):
-                raise refused(context, f"{name} needs a value")  # typer takes any word for one
+                raise refused(context, f"{name} needs a value")  # typer accepts any word as a value
         choices = parameter.choices
         if choices:
             if text in choices:
@@ -109,7 +109,7 @@ class Reader:
             raise refused(context, f"{name} {e}{hint}") from None
 
     def _without_equals(self, context: typer.Context, text: str) -> str:
-        """The value of `-n=5`, which is `=5` to typer."""
+        """The value without its equals sign: typer passes `=5` for `-n=5`."""
         short = [name for name in self.parameter.names if len(name) == 2]
         if text.startswith("=") and any(f"{s}{text}" in context.meta[_WORDS] for s in short):
             return text[1:]
@@ -122,7 +122,7 @@ def _names(context: typer.Context) -> set[str]:
 
 
 class _Parsing:
-    """Shared by commands and nouns: `Reader` reads values, and errors are sentences."""
+    """The base of commands and nouns: `Reader` reads values, and errors are sentences."""
 
     params: list[Any]
     callback: Callable[..., Any] | None
@@ -135,7 +135,7 @@ class _Parsing:
             param.process_value = readers[param.name]
 
     def make_parser(self, ctx: Any) -> Any:
-        """Part of typer's Command: its parser, with arguments that an option gives in place."""
+        """Part of typer's Command: its parser, which also applies options that give an argument."""
         parser: Any = cast(Any, super()).make_parser(ctx)
         parse = parser.parse_args
 
@@ -154,7 +154,7 @@ class _Parsing:
         return parser
 
     def _too_many(self, path: str, extra: str) -> str:
-        """The sentence about an argument beyond those that the command has."""
+        """The sentence about an argument that the command does not take."""
         names = [p.says.name for p in self.parameters if isinstance(p.says, Argument)]
         besides = f" besides {join(names)}" if names else ""
         return f"{path} takes no arguments{besides}, got {extra!r}"
@@ -169,7 +169,7 @@ class _Parsing:
             raise self._sentence(ctx, cast(Any, e)) from None
 
     def _check_watch(self, ctx: Any, args: list[str]) -> None:
-        """Refuses an interval behind -w, which would be taken for a topic or group. Raises
+        """Refuse an interval after -w, which would be taken for a topic or group. Raises
         UsageError."""
         if not any("-w" in each.names for each in self.parameters):
             return
@@ -212,29 +212,29 @@ class Command(_Parsing, TyperCommand):
 
     @property
     def declared(self) -> "Declared":
-        """The declaration, which typer cannot hold."""
+        """The declaration of this command."""
         return cast(Any, self.callback).declared
 
 
 class Group(_Parsing, TyperGroup):
-    """A pk noun. Only the command that is named is built with typer, since building all of them
-    takes longer than a short command."""
+    """A pk noun. typer builds only the command that is named, since building all of them takes
+    longer than a short command."""
 
     key: str = ""
-    """Its words after `pk`, as `NOUNS` has them; "" for `pk` itself."""
+    """The words of the noun after `pk`, as in `NOUNS`; "" for `pk` itself."""
 
     declarations: "Mapping[str, Declared]"
-    """Each command by its main name."""
+    """Main name → the declaration of the command."""
 
     nouns_first: bool = False
-    """Whether help shows the nouns under it before its commands."""
+    """Whether help shows the nouns below this one before its commands."""
 
     make: "Callable[[Declared], Command]"
-    """Makes typer's command of a declaration."""
+    """Makes typer's command from a declaration."""
 
     @property
     def names(self) -> dict[str, str]:
-        """Each name of a command or of a noun under this one → its main name."""
+        """Each name of a command or noun below this one → its main name."""
         found: dict[str, str] = {}
         for name, declared in self.declarations.items():
             found.update(dict.fromkeys(declared.names, name))
@@ -243,7 +243,7 @@ class Group(_Parsing, TyperGroup):
         return found
 
     def own(self, name: str) -> "Command | Group | None":
-        """Its command or noun of this name or alias."""
+        """The command or noun of this name or alias."""
         main = self.names.get(name)
         if main is None:
             return None
@@ -277,7 +277,8 @@ class Group(_Parsing, TyperGroup):
         return args[0], found, args[1:]
 
     def near(self, word: str) -> str:
-        """The names that a word may have meant; of several names of one thing the nearest."""
+        """A hint with the names that the user may have meant: of several names for one thing, the
+        nearest."""
         names = self.names
         found: dict[str, str] = {}
         for name in nearest(word, names):
@@ -307,17 +308,18 @@ class Group(_Parsing, TyperGroup):
 
 
 class Root(Group):
-    """`pk` itself: imports a noun when it is named."""
+    """`pk` itself: imports a noun when the command line names it."""
 
     declarations: "Mapping[str, Declared]" = MappingProxyType({})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
-        """Part of typer's Group: an old name means the new one. Raises UsageError."""
+        """Part of typer's Group: replaces old names. Raises UsageError."""
         args, ctx.meta[RENAMED] = renamed(args)
         return super().resolve_command(ctx, args)
 
     def hint(self, args: list[str]) -> str:
-        """The equivalent of another tool's words, or the nearest name."""
+        """The hint for an unknown noun: the equivalent of another tool's words, or the nearest
+        name."""
         from pk.cli.command_line.other_tools import here
 
         found = here(args, self.names)
@@ -329,7 +331,7 @@ class Root(Group):
 
 
 def load_noun(name: str) -> Command | Group:
-    """The typer command of a noun, by its key in `NOUNS`; imported now."""
+    """Import a noun, by its key in `NOUNS`, and return its typer command."""
     from importlib import import_module
 
     module, _, variable = NOUNS[name].declared.partition(":")

@@ -1,8 +1,8 @@
 """The manual, generated from the command tree and the pages of `pk help`: one Markdown file, and
 man pages in roff.
 
-The site gets the Markdown when it is built (`scripts/site_pages.py`); `pk help --man DIR` and the
-build of the wheel write the man pages.
+`scripts/site_pages.py` adds the Markdown to the site; `pk help --man DIR` and the build of the
+wheel write the man pages.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -171,7 +171,7 @@ def _head(name: str, section: int, about: str) -> list[str]:
 
 
 def _roff(text: str) -> str:
-    """Text escaped for roff: no line starts a request, no dash becomes a hyphen."""
+    """Escape text for roff: no line starts a request, and no dash becomes a hyphen."""
     out = text.replace("\\", "\\e").replace("-", "\\-")
     return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in out.split("\n"))
 

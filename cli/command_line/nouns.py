@@ -1,8 +1,8 @@
-"""The nouns of `pk`, in the order of help: their other names, where each is declared, and their
-help.
+"""The nouns of `pk` in the order of help: their other names, the modules that declare them, and
+their help.
 
-`pk --help` reads only this; a noun's module is imported when a command line names it. Nothing is
-imported here.
+`pk --help` reads only this module; the module of a noun is imported when a command line names it.
+Nothing is imported here.
 """
 
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ class Entry(NamedTuple):
     """The declaration, as "module:variable"."""
 
     usual: str = ""
-    """The command that is meant if an option or `--` follows the noun at once."""
+    """The command that is meant if an option or `--` directly follows the noun."""
 
 
 NOUNS: Final[dict[str, Entry]] = {
@@ -314,7 +314,7 @@ NOUNS: Final[dict[str, Entry]] = {
 
 
 def under(noun: str) -> dict[str, str]:
-    """The nouns under a noun, or those of `pk` itself under "": each name → its key in `NOUNS`."""
+    """The nouns below a noun, or those of `pk` itself for "": each name → its key in `NOUNS`."""
     keys = [key for key in NOUNS if key.rpartition(" ")[0] == noun]
     return {name: key for key in keys for name in NOUNS[key].names}
 
@@ -355,4 +355,4 @@ SECTIONS: Final = (
     ("Undo", ("undo",)),
     ("pk itself", ("shell", "profile", "completion", "debug", "version", "help")),
 )
-"""The commands as `pk --help` groups them."""
+"""The headings of `pk --help`, with the commands below them."""

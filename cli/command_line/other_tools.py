@@ -1,5 +1,6 @@
-"""pk's equivalents of what other tools call it: Apache's scripts, kcat's flags, the words of rpk,
-kcl and kafkactl, and kubectl's order (`list topics`). Imported when a word or option is unknown."""
+"""The equivalents in pk of the words of other tools: Apache's scripts, kcat's flags, the words of
+rpk, kcl and kafkactl, and kubectl's order (`list topics`). The module is imported when a word or
+option is unknown."""
 
 from collections.abc import Mapping, Sequence
 
@@ -121,7 +122,7 @@ VERBS = {
     "alter": "alter",
     "edit": "edit",
 }
-"""The verbs that others put first → pk's, which follows the noun."""
+"""The verbs that other tools put first → pk's verbs, which follow the noun."""
 
 _NOUNS = {"consumer-group": "groups", "cg": "groups", "acl": "acls"}
 
@@ -129,7 +130,8 @@ MORE = {
     "pk configs list": "configs describe topic NAME",
     "pk why config": "why config --type topic NAME KEY",
 }
-"""Commands that are given more arguments than they take → the words after `pk` that take them."""
+"""Commands that are given more arguments than they take → the words after `pk` that take as
+many."""
 
 OPTIONS = {
     ("pk", "-C"): "consume TOPIC",
@@ -159,17 +161,17 @@ OPTIONS = {
     ("pk reassign plan", "--brokers"): "reassign plan --to 4,5",
     ("pk reassign apply", "--brokers"): "reassign apply --to 4,5",
 }
-"""A command and an option of kcat's, or a likely word → the words after `pk`."""
+"""A command and an option of kcat, or a likely word → the words after `pk`."""
 
 
 def here(words: Sequence[str], nouns: Mapping[str, str]) -> str | None:
-    """The pk command for the first of `words`, which is no noun of pk's, or the first two:
-    `kafka-topics.sh`, `nodes`, `list topics`; None if no other tool has them, or pk has no
+    """The pk command for the first one or two of `words`, which is not a noun of pk:
+    `kafka-topics.sh`, `nodes`, `list topics`. None if no other tool has them, or pk has no
     equivalent. `nouns`: each name of pk's nouns → its main name."""
     first = words[0]
     second = words[1] if len(words) > 1 else ""
     script = first.removesuffix(".sh").removesuffix(".bat").removeprefix("kafka-")
-    if first == "admin" and second:  # kcl's
+    if first == "admin" and second:  # kcl's options
         return " ".join(words[1:3]) if second in nouns else here(words[1:], nouns)
     known = TOOLS.get(script) or WORDS.get(f"{first} {second}") or WORDS.get(first)
     if known is not None:
@@ -183,12 +185,14 @@ def here(words: Sequence[str], nouns: Mapping[str, str]) -> str | None:
 
 
 def below(noun: str, word: str) -> str | None:
-    """The pk command for a word after a noun that is not one of its commands: `topic consume`."""
+    """The pk command for a word that follows a noun but is not one of its commands, as in `topic
+    consume`."""
     return WORDS.get(f"{noun.removesuffix('s')} {word}")
 
 
 def option_here(command: str, option: str) -> str | None:
-    """The pk command for an option that `command` does not have; None if no other tool has it."""
+    """The pk command for an option that `command` does not have; None if no other tool has the
+    option."""
     return OPTIONS.get((_PLAIN.get(command, command), option))
 
 

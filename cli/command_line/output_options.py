@@ -1,5 +1,5 @@
-"""Checks the output options before the command runs: an unknown column is reported while nothing is
-done yet, not after a topic was deleted."""
+"""Checks the output options before the command runs, so that an unknown column is reported before,
+say, a topic is deleted."""
 
 from typing import Any, Final, cast
 
@@ -18,24 +18,24 @@ _SAMPLES: Final[dict[str, Any]] = {
 
 
 def check_output_options(parsed: Parsed) -> None:
-    """Raises Unusable for a format, a column, a condition or a template that the command cannot
+    """Raise Unusable for a format, a column, a condition or a template that the command cannot
     show."""
     declared, values = parsed.declared, parsed.values
     if declared is None or not declared.shows or "format" not in values:
-        return  # it shows nothing, or records, which have other formats
+        return  # the command shows nothing, or records in other formats
     form = check_format(values["format"]) if values["format"] else "table"
     options = OutputOptions(
         format=form,
         columns=values.get("columns", ()),
         sort=values.get("sort", ()),
-        where=values.get("where") if "columns" in values else None,  # else it selects records
+        where=values.get("where") if "columns" in values else None,  # otherwise it selects records
         limit=values.get("limit"),
     )
     rows = rows_of(declared, values, narrowed=True)
     if rows is None or not (options.narrows or "{" in form):
         return
     if isinstance(rows, tuple):
-        return  # the columns are known only after the run
+        return  # the columns are known only after the command has run
     schema = schema_of_rows(rows)
     listing = narrow(Listing([Column(name) for name in schema["properties"]], ()), options)
     if "{" in form:

@@ -18,7 +18,7 @@ PAGES = {
 """Each page and its subject."""
 
 SEARCHABLE = ("errors", "configs")
-"""Pages that take search words."""
+"""The pages that accept search words."""
 
 POSITIONS = """\
 A position in a partition is the value of -o/--offset, --to and similar options.
@@ -187,8 +187,8 @@ def page(name: str, words: Sequence[str] = (), width: int = 100) -> str:
 
 
 def folded(text: str, width: int) -> str:
-    """A page for a narrow terminal: prose is rewrapped, entries continue under their second column,
-    charts are cut."""
+    """Fold a page for a narrow terminal: rewrap prose, continue entries below their second column,
+    truncate charts."""
     import re
     import textwrap
 
@@ -216,7 +216,7 @@ def folded(text: str, width: int) -> str:
 
 
 def _continues(line: str, column: int) -> bool:
-    """Whether a line continues the entry above, whose text starts at that column; a row of examples
+    """Whether a line continues the entry above, whose text starts in that column. A row of examples
     does not."""
     text = line.strip()
     return line.find(text) == column and "  " not in text and not text.startswith("(")

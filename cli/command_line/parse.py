@@ -20,7 +20,7 @@ HELP = "A Kafka in Python: broker, client, command line and shell."
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """Options of `pk` itself."""
+    """The options of `pk` itself."""
 
     version: Annotated[bool, Option("-V", "--version", help="Show the version.")] = False
 
@@ -37,6 +37,6 @@ def root() -> Root:
 
 
 def parse(words: Sequence[str]) -> Parsed:
-    """Parses `words` (without the program's name). Raises UsageError."""
+    """Parse `words` (without the program's name). Raises UsageError."""
     with root().make_context("pk", translated(words)) as context:
         return root().invoke(context)

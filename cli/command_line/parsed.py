@@ -28,7 +28,7 @@ class Parsed:
         self.path = path
         self.values = values
         self.typed = typed
-        """The path as typed: `console-producer` for `produce`."""
+        """The path as typed: `console-producer` instead of `produce`."""
 
         self.declared = declared
         """The command's declaration; None for a noun."""
@@ -37,7 +37,7 @@ class Parsed:
         """The hint about an old name on the command line; "" if there is none."""
 
         self.work = work
-        """The function that does it; None if only help is wanted."""
+        """The work to do; None if only help is wanted."""
 
     @property
     def wants_help(self) -> bool:

@@ -1,5 +1,5 @@
-"""Commands that have another name now. The old names work for one version more; help and completion
-do not show them."""
+"""Commands that have been renamed. The old names work for one more version; help and completion do
+not show them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -26,8 +26,8 @@ RENAMED: Final = {
 
 
 def renamed(words: Sequence[str]) -> tuple[list[str], str]:
-    """The words after `pk` with today's names, and what to say about it; "" if they are today's
-    already."""
+    """The words after `pk` with the current names, and a hint about the old ones; "" if there are
+    none."""
     for count in (2, 1):
         old = " ".join(words[:count])
         new = RENAMED.get(old)

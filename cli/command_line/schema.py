@@ -1,13 +1,13 @@
 """The shape of a command's JSON: the JSON Schema that `-f schema` prints, and the columns that help
-and completion name. Tests hold the output of every command to it.
+and completion name. Tests compare the output of every command with it.
 
 A command names its row types (see `pk.cli.output.rows`): `shows=TopicRow`, or several, keyed by the
 option or value that selects one: `{"": DescribedGroup, "members": MemberRow, "by=topic":
-TopicLag}`. A tuple of row types means one of them, known only at run time. --where, --columns and
-similar options narrow a description to `rows`. The index of commands holds the names of the
+TopicLag}`. A tuple of row types means that one of them is chosen at run time. --where, --columns
+and similar options narrow a description to `rows`. The index of commands holds the names of the
 columns, so that completion needs no row type.
 
-Completion imports this module, so it imports next to nothing.
+Completion imports this module, so it imports almost nothing.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,7 +36,7 @@ def schema_of_rows(rows: "Rows") -> dict[str, Any]:
 
 
 def column_names(declared: "Declared") -> dict[str, str]:
-    """The columns of a command's list, separated by blanks, by the option that chooses between
+    """The columns of a command's list, separated by spaces, by the option that chooses between
     lists."""
     found = rows_by_option(declared.rows or declared.shows)
     return {key: " ".join(_names(rows)) for key, rows in found.items()}
@@ -76,8 +76,8 @@ def columns_of(command: "Command", values: Mapping[str, Any] | None = None) -> l
 
 
 def schema_of(parsed: "Parsed") -> dict[str, Any]:
-    """The JSON Schema of the output of this command line with `-f json`. Raises Unusable if it has
-    none."""
+    """The JSON Schema of the output of this command line with `-f json`. Raises Unusable if the
+    command prints no JSON."""
     from pk.cli.exits import Unusable
 
     declared = parsed.declared
@@ -111,7 +111,7 @@ def _takes_record_formats(parsed: "Parsed") -> bool:
 
 
 def _only(items: dict[str, Any], wanted: Collection[str]) -> dict[str, Any]:
-    """The schema of rows that have only the columns `wanted`."""
+    """The schema of rows with only the `wanted` columns."""
     if "anyOf" in items:
         return {"anyOf": [_only(each, wanted) for each in items["anyOf"]]}
     known = items["properties"]

@@ -1,9 +1,10 @@
-"""The command tree as help, completion, the manual and the shell's prompt read it: plain data
-without typer.
+"""The command tree as plain data without typer, for help, completion, the manual and the shell's
+prompt.
 
-`pk.cli.command_line.tree_index` makes this data out of typer's parameters. Completion must respond
-at once to the Tab key, so `scripts/generate_completions.py` writes the whole tree to `tree.json`
-beside this file; a test keeps that file fresh. So this module imports nothing that takes time.
+`pk.cli.command_line.tree_index` makes this data from the declarations. Completion must respond at
+once to the Tab key, so `scripts/generate_completions.py` writes the whole tree to `tree.json`
+beside this file; a test fails if that file is stale. Therefore this module imports nothing that
+takes long.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,11 +14,11 @@ from pk.cli.options.panels import CONNECTION, OUTPUT
 
 
 class Option:
-    """An option. `value` is the word that help shows for its value; a flag has none.
+    """An option. `value` is the word that help shows for its value; empty for a flag.
 
     `kind` says how the value is read: text, int, count, number, duration, pause, milliseconds,
-    minutes, pair, list (comma separated) or choice. `complete` names what completes it. `panel` is
-    the heading that help shows it under.
+    minutes, pair, list (comma separated) or choice. `complete` names the kind of its completion.
+    `panel` is its heading in help.
     """
 
     __slots__ = (
@@ -47,12 +48,12 @@ class Option:
 
     @property
     def is_flag(self) -> bool:
-        """Whether it takes no value."""
+        """Whether the option takes no value."""
         return self.value is None
 
     @property
     def long_name(self) -> str:
-        """The name to show if one is enough."""
+        """The name to show if only one is shown."""
         return next((name for name in self.names if name.startswith("--")), self.names[0])
 
 
@@ -60,7 +61,8 @@ HELP = Option({"names": ["-h", "--help"], "dest": "help", "help": "Show this hel
 
 
 class Argument:
-    """A word without a dash. `many` takes all that are left; `optional` lets it be absent."""
+    """A word without a dash. `many` means that the argument takes all words that are left;
+    `optional`, that it may be omitted."""
 
     __slots__ = ("complete", "dest", "help", "many", "name", "optional")
 
@@ -74,10 +76,10 @@ class Argument:
 
 
 class Command:
-    """A leaf, with its parameters. `from_use`, `instead_of_use` and `in_shell` are those of
-    `pk.cli.command_line.declared.Declared`. `columns` are the names of the columns that it shows,
-    separated by blanks, by the option that chooses between several lists; a command that prints no
-    JSON has none."""
+    """A command with its parameters. `from_use`, `instead_of_use` and `in_shell` are those of
+    `pk.cli.command_line.declared.Declared`. `columns` has the names of the columns that the command
+    shows, separated by spaces, by the option that chooses between several lists; it is empty for a
+    command that prints no JSON."""
 
     __slots__ = (
         "arguments",
@@ -115,35 +117,35 @@ class Command:
 
     @property
     def shows(self) -> bool:
-        """Whether it prints JSON of its own."""
+        """Whether the command prints JSON of its own."""
         return bool(self.columns)
 
     def takes(self, dest: str) -> bool:
-        """Whether it has an option that is called `dest` in Python."""
+        """Whether the command has an option that is called `dest` in Python."""
         return any(option.dest == dest for option in self.options)
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something: if so, it takes -y."""
+        """Whether the command changes something: if so, it takes -y."""
         return self.takes("yes")
 
     def under(self, panel: str) -> list[Option]:
-        """Its options under one heading of help."""
+        """The command's options under one heading of help."""
         return [option for option in self.options if option.panel == panel]
 
     @property
     def lists(self) -> bool:
-        """Whether it shows a list whose rows can be filtered and sorted."""
+        """Whether the command shows a list whose rows can be filtered and sorted."""
         return len(self.under(OUTPUT)) > 1
 
     @property
     def connects(self) -> bool:
-        """Whether it talks to a cluster."""
+        """Whether the command connects to a cluster."""
         return any(option.dest == "bootstrap_server" for option in self.under(CONNECTION))
 
 
 class Group:
-    """A noun: the commands under it."""
+    """A noun, with the commands below it."""
 
     __slots__ = ("_children", "_data", "_options", "help", "hidden", "names", "usual")
 
@@ -168,17 +170,17 @@ class Group:
 
     @property
     def children(self) -> "tuple[Command | Group, ...]":
-        """Its commands and nouns, in the order of help."""
+        """The noun's commands and nouns, in the order of help."""
         return tuple(self._child(each) for each in self._data["children"])
 
     def child(self, word: str) -> "Command | Group | None":
-        """The command or noun of that name."""
+        """The command or noun with that name; None if there is none."""
         found = (each for each in self._data["children"] if word in each["names"])
         return next((self._child(each) for each in found), None)
 
     def _child(self, data: Mapping[str, Any]) -> "Command | Group":
-        """The child that the data is about: made when it is first asked for, since completion needs
-        but one noun."""
+        """Make the child from its data when it is first needed, since completion needs only one
+        noun."""
         name = data["names"][0]
         if name not in self._children:
             made = (

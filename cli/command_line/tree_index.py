@@ -1,5 +1,5 @@
-"""The index of the whole command tree: what `tree.json` holds, which completion, the manual and the
-shell read."""
+"""The index of the whole command tree: the content of `tree.json`, which completion, the manual and
+the shell read."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pk.cli.command_line.parse import root
 
 
 def whole_tree() -> dict[str, Any]:
-    """The whole tree, as the index holds it."""
+    """The whole tree as data for the index."""
     options: list[dict[str, Any]] = []
     group = root()
     keys = dict.fromkeys(under("").values())
@@ -30,8 +30,8 @@ def _lines(entries: Sequence[Any]) -> str:
 
 
 def index() -> str:
-    """The up-to-date content of `tree.json`: a line for each option and each noun, so that diffs
-    are readable."""
+    """The current content of `tree.json`: a line for each option and each noun, so that diffs are
+    readable."""
     found = whole_tree()
     root = found["root"]
     head = json.dumps({k: v for k, v in root.items() if k != "children"}, ensure_ascii=False)[:-1]

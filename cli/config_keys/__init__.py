@@ -1,1 +1,1 @@
-"""Knowledge about config keys: documentation, search, and words for completion."""
+"""Information about config keys: documentation, search, and words for completion."""

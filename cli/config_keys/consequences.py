@@ -1,8 +1,8 @@
 """Explains what a config change does to records and clients, before it is made, if the value alone
 does not show it.
 
-Covers only keys whose change loses records or makes brokers refuse producers; broker keys have the
-name of their topic key.
+Covers only keys whose change deletes records or makes brokers refuse producers. Broker keys are
+handled under the name of their topic key.
 """
 
 from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ def _consequence(name: str, before: str | None, after: str | None) -> str | None
 
 
 def _of_number(name: str, was: int | None, now: int) -> str | None:
-    """The consequence of a number that is a limit; -1 is no limit."""
+    """The consequence of a changed limit; -1 means no limit."""
     unlimited = now < 0 and name.startswith("retention.")
     shorter = not unlimited and (was is None or was < 0 or now < was)
     if name == "retention.ms" and shorter:

@@ -1,5 +1,5 @@
-"""pk's own knowledge of config keys, independent of the broker: their documentation, bounds and
-units."""
+"""pk's own information about config keys, independent of the broker: their documentation, bounds
+and units."""
 
 import html
 import re
@@ -27,12 +27,12 @@ _GAP: Final = re.compile(r" ([,.;:)])")
 
 
 def keys_of(kind: ResourceType) -> Mapping[str, Key]:
-    """The keys of a resource type, as far as pk knows them."""
+    """The keys of a resource type that pk knows."""
     return _KEYS.get(kind, {})
 
 
 def documentation(kind: ResourceType, entry: ConfigEntry) -> str | None:
-    """A key's documentation: from its broker, without markup, else from pk."""
+    """The documentation of a key: the broker's, without markup, or else pk's."""
     if entry.documentation:
         return " ".join(html.unescape(_TAG.sub(" ", entry.documentation)).split()).replace(
             " .", "."

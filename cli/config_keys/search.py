@@ -33,14 +33,15 @@ _SCOPES: Final = {
 
 
 class Found(NamedTuple):
-    """A key, and what kind of resource it belongs to."""
+    """A key, and the kind of resource that it belongs to."""
 
     kind: str
     key: Key
 
 
 def search(words: Sequence[str]) -> list[Found]:
-    """The keys whose names or documentation contain all words; a kind counts as a word."""
+    """The keys whose names or documentation contain all words. The name of a kind also counts as a
+    word."""
     words = [word.lower() for word in words]
     kinds = [w.removesuffix("s") if w != "client-metrics" else w for w in words]
     wanted = {kind for kind in kinds if kind in _KINDS}
@@ -61,7 +62,8 @@ def search(words: Sequence[str]) -> list[Found]:
 
 
 def configs_page(words: Sequence[str], width: int) -> str:
-    """The keys that `words` find, in full; without words, their names. Raises Unusable."""
+    """The documentation of the keys that `words` find; without words, the names of all keys. Raises
+    Unusable."""
     if not words:
         return _names(width)
     found = search(words)

@@ -1,4 +1,4 @@
-"""Names for people of the layers that set a config's value."""
+"""Names, for people, of the layers that set the value of a config."""
 
 SOURCE_WORDS = {
     "dynamic_broker": "this broker",

@@ -1,8 +1,8 @@
 """Durations and sizes as config values: `retention.ms=7d`, `segment.bytes=1GiB`,
 `log.retention.hours=7d`.
 
-The end of a key's name is its unit. A value in another unit is converted here, before a request is
-made: brokers and clients take plain numbers only. Plain numbers, and values that do not look like
+The end of a key's name is its unit. A value in another unit is converted here, before the request:
+brokers and clients accept only plain numbers. Plain numbers, and values that do not look like
 numbers, are left unchanged.
 """
 
@@ -44,7 +44,7 @@ _FALLBACKS: Final = {
     "dynamic_broker": "the default of this broker",
     "dynamic_default_broker": "the default of all brokers",
 }
-"""The layer that a deleted config falls back to, in words."""
+"""The layer whose value applies once a config is deleted, in words."""
 _SIZE_SHOWN: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -55,10 +55,10 @@ def _unit_of(key: str) -> str:
 
 
 def plain_value(key: str, value: str) -> str:
-    """`value` in the unit of the config key `key`: `7d` is `604800000` for retention.ms, `168` for
-    log.retention.hours.
+    """Convert `value` to the unit of the config key `key`: `7d` becomes `604800000` for
+    retention.ms, `168` for log.retention.hours.
 
-    Raises ValueError, with a sentence, if a number has a unit that does not fit the key.
+    Raises ValueError, with a sentence, if the unit of the value does not fit the key.
     """
     unit, text = _unit_of(key), value.strip()
     if not unit or _NUMBER.fullmatch(text) or not _WITH_UNIT.fullmatch(text):
@@ -78,7 +78,7 @@ def plain_value(key: str, value: str) -> str:
 
 
 def config_value(key: str, value: str) -> str:
-    """The same for a command-line value. Raises Unusable."""
+    """Convert a command-line value like `plain_value`. Raises Unusable."""
     try:
         return plain_value(key, value)
     except ValueError as e:
@@ -100,7 +100,8 @@ def _span_ms(text: str) -> Fraction | None:
 
 
 def size_of(text: str) -> Fraction | None:
-    """The bytes of a number with a unit: `100MB`, `1.5 GiB`; None if it is none."""
+    """The bytes that a number with a unit means: `100MB`, `1.5 GiB`; None if the text is not such a
+    number."""
     found = _SIZE.fullmatch(text)
     unit = _SIZES.get(found[2].lower()) if found else None
     return Fraction(found[1]) * unit if found and unit else None
@@ -135,7 +136,7 @@ def exact_span(ms: int) -> str:
 
 
 def both_ways(key: str, value: str | None) -> str:
-    """A value as it is sent, with its equivalent: `604800000 (7 days)`."""
+    """A value in plain form, with its equivalent: `604800000 (7 days)`."""
     words = in_words(key, value)
     if words is not None:
         return f"{value} ({words})"
@@ -145,8 +146,8 @@ def both_ways(key: str, value: str | None) -> str:
 def shown_value(row: Mapping[str, Any], at: str) -> str:
     """The value before (`from`) or after (`to`) a config change, for people: `604800000 (7 days)`.
 
-    `row` has the config's key (`name`) and both values. If a deleted key falls back to another
-    layer, the value after it says which: `604800000 (7 days), the default`.
+    `row` has the config's key (`name`) and both values. If the key is deleted, the value after the
+    change names the layer that supplies it: `604800000 (7 days), the default`.
     """
     layer = row.get("to_source") if at == "to" else None
     fallback = _FALLBACKS.get(layer, "") if layer else ""

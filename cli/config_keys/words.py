@@ -1,9 +1,9 @@
 """Config keys for completion: their names, defaults, possible values, and a sentence about each.
 
 The table is `words.tsv`, generated from the keys of the broker and the clients
-(`scripts/generate_completions.py`; a test keeps it fresh), because importing those costs more than
-completion may take. A line is `kind key default values about`, separated by tabs; `values` begins
-with `*` if several may be given.
+(`scripts/generate_completions.py`; a test fails if it is stale), because importing those takes
+longer than completion may. A line is `kind key default values about`, separated by tabs; `values`
+begins with `*` if several may be given.
 """
 
 import os
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 KINDS = ("topic", "broker", "group", "client-metrics", "client")
 
 Word = tuple[str, str, str]
-"""Default (`-` if there is none), values, about."""
+"""The default (`-` if there is none), the possible values, and a sentence about the key."""
 
 _TABLE = os.path.join(os.path.dirname(__file__), "words.tsv")
 _loaded: dict[str, dict[str, Word]] = {}
@@ -29,7 +29,7 @@ def config_words(kind: str) -> Mapping[str, Word]:
 
 
 def about(key: str, word: Word, present: str | None) -> str:
-    """The text beside a key: its current value, its default, its meaning."""
+    """The text beside a key: its current value, its default and its meaning."""
     default, _, doc = word
     parts = [f"now {_shown(key, present)}"] if present is not None else []
     if default not in ("-", ""):

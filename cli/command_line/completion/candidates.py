@@ -1,7 +1,8 @@
 """Completion: candidates for the next word of a command line, for the shell scripts and `pk shell`.
 
-Static words come from the command tree; names of topics, groups and brokers from `Names`, which
-never asks a broker. Imports nothing heavy: the user waits for the Tab key.
+Static words come from the command tree; names of topics, groups and brokers come from `Names`,
+which never asks a broker. The module imports nothing that takes long, since the user waits for the
+Tab key.
 """
 
 import os
@@ -21,11 +22,12 @@ class Candidate(NamedTuple):
 
 
 class Names(Protocol):
-    """The source of a cluster's names and configs. It must never wait for a broker."""
+    """A source of the names and configs of a cluster. It must never wait for a broker."""
 
     def names(self, kind: str) -> Iterable[Candidate]:
-        """Topics (what they are begins with their number of partitions; `topic/` is the same with a
-        slash behind), groups, brokers, features, and config keys beyond those in the table."""
+        """The names of topics, groups, brokers, features, or config keys that are not in the table.
+        The meaning of a topic begins with its number of partitions; the kind `topic/` is a topic
+        with a slash after it."""
         ...
 
     def configs(self, kind: str, name: str) -> Mapping[str, str]:
@@ -33,7 +35,7 @@ class Names(Protocol):
         ...
 
     def current(self, kind: str) -> str | None:
-        """The topic or group for commands that name none."""
+        """The topic or group that a command without one uses."""
         ...
 
 
@@ -151,7 +153,7 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
 
 
 def locate(root: Group, words: Sequence[str]) -> CursorContext:
-    """The context of a cursor after `words`. Skips words that make no sense."""
+    """Find the context of a cursor after `words`. Skips words that are not valid there."""
     node: Command | Group = root
     options: dict[str, Option] = {n: o for o in root.options for n in o.names}
     plain: list[str] = []
@@ -188,13 +190,14 @@ def locate(root: Group, words: Sequence[str]) -> CursorContext:
 
 
 def _usual(node: Command | Group) -> Command | Group:
-    """The command that is meant if an option follows a noun at once: `pk test -- pytest`."""
+    """The command that is meant if an option directly follows a noun, as in `pk test -- pytest`."""
     usual = node.child(node.usual) if isinstance(node, Group) and node.usual else None
     return node if usual is None else usual
 
 
 def _last_short(options: dict[str, Option], word: str) -> tuple[Option | None, str]:
-    """The option of a cluster such as `-dn5` that takes the rest as its value, and that rest."""
+    """The option in a group of short ones such as `-dn5` that takes the rest as its value, and that
+    rest."""
     for i, letter in enumerate(word[1:], 2):
         option = options.get(f"-{letter}")
         if option is None or not option.is_flag:
@@ -230,11 +233,11 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
 
 
 def _commands(group: Group, typed: str) -> list[Candidate]:
-    """The commands of a noun; if no main name begins as typed, other names that do."""
+    """The commands of a noun or, if no main name begins as typed, the other names that do."""
     shown = [c for c in group.children if not c.hidden]
     if typed and not any(c.name.startswith(typed) for c in shown):
         named = [(n, c) for c in shown for n in c.names if n.startswith(typed)]
-        if named:  # another name is being written, such as console-consumer
+        if named:  # the user types another name, such as console-consumer
             return [Candidate(n, c.help) for n, c in named]
     return [Candidate(c.name, c.help) for c in shown]
 
@@ -256,7 +259,7 @@ def _values(option: Option, cursor: CursorContext, typed: str, names: Names) -> 
     if option.choices:
         return [Candidate(choice) for choice in option.choices]
     if option.kind == "list":
-        # One more list entry: after the present ones, without repeats.
+        # Complete one more entry of the list: after those that are there, without repeats.
         head, comma, _ = typed.rpartition(",")
         used = set(head.split(","))
         found = _plain_values(option, cursor, typed.rpartition(",")[2], names)
@@ -326,7 +329,7 @@ def _used(kind: str, cursor: CursorContext, names: Names) -> str | None:
 
 
 def _members(kind: str, cursor: CursorContext, names: Names) -> list[Candidate]:
-    """The members of the group that the command is about."""
+    """The members of the group that the command names."""
     from pk.cli.runtime.name_cache import members_mark
 
     given = [text for option, text in cursor.given if option.dest in ("group", "groups") and text]
@@ -339,7 +342,7 @@ def _members(kind: str, cursor: CursorContext, names: Names) -> list[Candidate]:
 
 
 def _partitions(typed: str, names: Names) -> list[Candidate]:
-    """`orders/`, and then its partitions: those of all topics at once would be too many."""
+    """First `orders/`, then its partitions: the partitions of all topics would be too many."""
     from pk.cli.runtime.name_cache import partition_count
 
     topic, slash, _ = typed.rpartition("/")
@@ -350,7 +353,7 @@ def _partitions(typed: str, names: Names) -> list[Candidate]:
 
 
 def _help(root: Group, words: Sequence[str], typed: str) -> list[Candidate]:
-    """Pages, and the words of commands."""
+    """Help pages, and the words of commands."""
     if list(words) == ["errors"]:
         from pk.core.errors import ErrorCode
 
@@ -369,8 +372,8 @@ def _help(root: Group, words: Sequence[str], typed: str) -> list[Candidate]:
 
 
 def _positions(typed: str, commits: bool, *, ranges: bool) -> list[Candidate]:
-    """Positions, with `commits` also those of a group's commits, with `ranges` also ranges; after
-    `0=5,1=` those of a partition."""
+    """Positions. `commits` includes those relative to a group's commits, `ranges` includes ranges.
+    After `0=5,1=`, the positions for one partition."""
     head, dots, _ = typed.rpartition("..")
     if dots and ranges:
         return [Candidate(f"{head}..{c.word}", c.meaning) for c in _ENDS]
@@ -383,8 +386,8 @@ def _positions(typed: str, commits: bool, *, ranges: bool) -> list[Candidate]:
 
 
 def _columns(cursor: CursorContext, typed: str) -> list[Candidate]:
-    """Columns of the command at hand; behind a minus those that are left out, or sorted the other
-    way round."""
+    """Columns of the command; after a minus sign, columns to leave out or to sort in descending
+    order."""
     from pk.cli.command_line.schema import columns_of
 
     if not isinstance(cursor.node, Command):
@@ -395,7 +398,7 @@ def _columns(cursor: CursorContext, typed: str) -> list[Candidate]:
 
 
 def _conditions(fields: Iterable[Candidate], typed: str) -> list[Candidate]:
-    """The name of a field, wherever a condition may start."""
+    """The names of fields, if a condition may start here."""
     head, blank, _ = typed.rpartition(" ")
     if blank and head.split()[-1:] not in (["and"], ["or"], ["not"]):
         return []
@@ -403,7 +406,7 @@ def _conditions(fields: Iterable[Candidate], typed: str) -> list[Candidate]:
 
 
 def _partition_numbers(cursor: CursorContext, names: Names) -> list[Candidate]:
-    """The partitions of the topic that the command is about."""
+    """The partitions of the topic that the command names."""
     given = [text for option, text in cursor.given if option.dest in ("topic", "topics")]
     node = cursor.node
     if isinstance(node, Command) and node.arguments and node.arguments[0].complete == "topic":
@@ -423,8 +426,7 @@ _CONFIG_KINDS = frozenset(
 def _configs(
     kind: str, option: Option, cursor: CursorContext, typed: str, names: Names
 ) -> list[Candidate]:
-    """Config keys with what they are and what they are set to; behind `KEY=` the values there
-    are."""
+    """Config keys with their meanings and current values; after `KEY=`, the possible values."""
     of, name = _configured(kind, cursor, names)
     present: Mapping[str, str] = names.configs(of, name) if name else {}
     table = config_words(of)
@@ -446,7 +448,7 @@ def _configs(
 
 
 def _client_keys(typed: str) -> list[Candidate]:
-    """`acks=1` as a word of its own."""
+    """Client configs that are a word of their own, such as `acks=1`."""
     key, equals, _ = typed.partition("=")
     table = config_words("client")
     if equals:
@@ -458,14 +460,14 @@ def _client_keys(typed: str) -> list[Candidate]:
 
 
 def _keys_of_named(cursor: CursorContext, names: Names) -> list[Candidate]:
-    """Config keys of what the word before names: a topic, unless --type says otherwise."""
+    """Config keys of the resource in the previous word: a topic, unless --type says otherwise."""
     of = next((text for option, text in cursor.given if option.dest == "type" and text), "topic")
     present: Mapping[str, str] = names.configs(of, cursor.plain[-1]) if cursor.plain else {}
     return [Candidate(k, about(k, w, present.get(k))) for k, w in config_words(of).items()]
 
 
 def _configured(kind: str, cursor: CursorContext, names: Names) -> tuple[str, str | None]:
-    """The resource type of the configs, and the resource, if given."""
+    """The resource type of the configs, and the name of the resource, if it is given."""
     if kind == "client-key":
         return "client", None
     plain = list(cursor.plain)
@@ -495,7 +497,7 @@ def _entities(cursor: CursorContext, names: Names) -> Iterable[Candidate]:
 
 
 def profiles() -> list[Candidate]:
-    """All profiles, each with its cluster."""
+    """All profiles, each with the address of its cluster."""
     from pk.cli.exits import CommandError
     from pk.cli.runtime.settings import read_profiles
 
@@ -537,8 +539,8 @@ def matching(
     names: Names,
     choose: Callable[[str, Iterable[Candidate]], list[Candidate]] = prefixed,
 ) -> list[Candidate]:
-    """The candidates for `typed`, chosen by `choose`; files and directories where those are
-    wanted."""
+    """The candidates for `typed`, chosen by `choose`; files and directories if these are
+    expected."""
     cursor = locate(root, words)
     wanted = (
         cursor.option.complete

@@ -1,10 +1,10 @@
-"""Starts the process that fetches the names that completion offers, in the background.
+"""Starts a process in the background that fetches the names for completion.
 
-A Tab answers from the files of `pk.cli.runtime.name_cache`, and if those are old it starts this
-program once more, detached, to fetch the names it has
-(`pk.cli.cluster.completion_names`); the next Tab has the new ones. The process writes nothing but
-those files and ends within seconds, whether the cluster answers or not. How to reach the cluster is
-handed over in the environment, which other users cannot read as they can arguments.
+Completion answers from the files of `pk.cli.runtime.name_cache`. If those are old, it starts this
+program once more, detached, to fetch the names again (`pk.cli.cluster.completion_names`); the next
+Tab shows them. The process writes nothing but those files and ends within seconds, whether the
+cluster answers or not. The process gets the address of the cluster and the credentials in the
+environment, which, unlike arguments, other users cannot read.
 """
 
 import json
@@ -21,18 +21,18 @@ STALE_S = 30.0
 
 _CHANGED_S = 2.0
 GIVEN = "PK_REFRESH"
-"""The environment variable that tells the process how to reach the cluster, as JSON."""
+"""The environment variable that tells the process how to connect to the cluster, as JSON."""
 
 CONNECTING = ("bootstrap_server", "profile", "client_properties", "config_file")
-"""The options that say which cluster, and how to reach it."""
+"""The options that name the cluster, and how to connect to it."""
 
 
 def refresh_soon(bootstrap: str, given: Mapping[str, Any], *, changed: bool = False) -> bool:
-    """Starts a process that fetches the names of a cluster, unless that was done lately. Returns
+    """Start a process that fetches the names of a cluster, unless one was started recently. Returns
     whether it started one.
 
     `given` has the values of the options in CONNECTING. If `changed`, the names are fetched even if
-    they are not old. PK_COMPLETION_REFRESH=never in the environment disables refreshes.
+    they are new. PK_COMPLETION_REFRESH=never in the environment disables refreshes.
     """
     if os.environ.get("PK_COMPLETION_REFRESH") == "never":
         return False
@@ -46,7 +46,8 @@ def refresh_soon(bootstrap: str, given: Mapping[str, Any], *, changed: bool = Fa
 
 
 def _claim(bootstrap: str, age_s: float) -> bool:
-    """Whether the last start was longer ago than that; if so, now is the last."""
+    """Whether no process was started within the last `age_s` seconds; if so, record that one starts
+    now."""
     import zlib
 
     stamp = os.path.join(make_user_dir("cache"), f"refreshed-{zlib.crc32(bootstrap.encode()):08x}")
@@ -66,17 +67,17 @@ def _spawn(given: Mapping[str, Any]) -> None:
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
-    # A pipe of the shell's that the child kept open would make the shell wait for the child's end.
+    # If the child kept a pipe of the shell open, the shell would wait for the child's end.
     for name in os.listdir("/dev/fd"):
         if name.isdigit() and int(name) > 2:
             try:
                 inherited = os.get_inheritable(int(name))
             except OSError:
-                continue  # the descriptor the list was read by
+                continue  # the descriptor from which the list was read
             if inherited:
                 files.append((os.POSIX_SPAWN_CLOSE, int(name)))
     environment = {**os.environ, GIVEN: json.dumps(given)}
     try:
         os.posix_spawn(sys.executable, command, environment, file_actions=files, setsid=True)
-    except NotImplementedError:  # macOS has no setsid there; a group of its own keeps Ctrl-C away
+    except NotImplementedError:  # no setsid in macOS; a new group keeps Ctrl-C away
         os.posix_spawn(sys.executable, command, environment, file_actions=files, setpgroup=0)

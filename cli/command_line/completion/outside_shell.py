@@ -1,5 +1,5 @@
-"""Completion outside the shell: names of a cluster are what earlier commands left on this machine,
-so that Tab waits for no broker and works when none is there."""
+"""Completion outside the shell. It takes the names of a cluster from the files that earlier
+commands left on this machine, so that Tab waits for no broker and works if none is reachable."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,8 @@ from pk.cli.command_line.completion.candidates import Candidate, locate, matchin
 
 
 class CachedNames:
-    """Names from the files that earlier commands left; old ones are refreshed for the next time."""
+    """The names in the files that earlier commands left. Old names are refreshed for the next
+    time."""
 
     def __init__(self, words: Sequence[str], *, fetch: bool = False) -> None:
         self.words = words
@@ -38,11 +39,11 @@ class CachedNames:
         return recall_configs(self._cluster()).get(name, {}) if kind == "topic" else {}
 
     def current(self, kind: str) -> str | None:
-        """Part of `Names`: the shell alone has current objects."""
+        """Part of `Names`: only the shell has current objects."""
         return None
 
     def _cluster(self) -> str:
-        """The address of the cluster that the words are for."""
+        """The address of the cluster whose names are completed."""
         if self._known is None:
             given = self._given()
             self._known = _bootstrap(given)
@@ -83,8 +84,8 @@ def _bootstrap(given: Mapping[str, object]) -> str:
 
 
 def answer(words: Sequence[str], *, fetch: bool = False) -> str:
-    """The output for the scripts in `completions/`: a line for each candidate, its word and meaning
-    separated by a tab.
+    """The output for the scripts in `completions/`: a line for each candidate, with a tab between
+    its word and its meaning.
 
     If `fetch`, a background process refreshes old names for the next time.
     """
