@@ -1,5 +1,5 @@
-"""Exit codes, and the errors that commands raise. `pk.cli.runtime.failures` words all other
-errors."""
+"""Exit codes, and the errors that commands raise. `pk.cli.runtime.failures` has the words for all
+other errors."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -33,7 +33,8 @@ MEANING = {
 
 
 class CommandError(Exception):
-    """A command cannot continue: one sentence with the next step, and the exit code."""
+    """The command cannot continue. The text is one sentence with the next step; `code` is the exit
+    code."""
 
     def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(message.replace("?.", "?"))
@@ -41,7 +42,7 @@ class CommandError(Exception):
 
 
 class Refused(CommandError):
-    """A guard said no; nothing was changed."""
+    """A guard refused the change; nothing was changed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.REFUSED)
@@ -55,7 +56,7 @@ class Unusable(CommandError):
 
 
 class UsageError(Exception):
-    """The words typed are no command line; `path` is the command whose help would say more."""
+    """The words are not a valid command line; `path` is the command whose help explains more."""
 
     def __init__(self, message: str, path: Sequence[str] = ()) -> None:
         super().__init__(message)

@@ -1,6 +1,5 @@
 """The entry point. Help and completion need only the command tree; a command's imports, including
-trio, happen when it runs. `tests/cli/test_startup.py` counts the imports.
-"""
+trio, happen when the command runs. `tests/cli/test_startup.py` counts the imports."""
 
 import gc
 import sys
@@ -17,14 +16,18 @@ if TYPE_CHECKING:
 
 
 SELDOM = (250_000, 10, 10)
-"""New objects, younger collections and so on that a collection waits for. With Python's defaults
-the collector scans all modules thirty times during their import, and finds nothing: an eighth of
-the time in which a broker starts. They make 105,000 objects, so the first number is above that."""
+"""The thresholds for garbage collection: new objects, collections of the youngest generation, and
+so on. With Python's defaults, the collector scans all modules thirty times while they are imported,
+and finds nothing; this takes an eighth of the time in which a broker starts. The imports make
+105,000 objects, so the first number is above that."""
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """Runs one command line and returns the exit code. Without `argv` it runs the process's own,
-    and sets up its standard output and Ctrl-C, of which the process then dies at its exit."""
+    """Run one command line and return the exit code.
+
+    Without `argv`, run the command line of the process, and set up its standard output and Ctrl-C.
+    An interrupt then kills the process with SIGINT at its exit.
+    """
     if argv is not None:
         return _run(list(argv))
     gc.set_threshold(*SELDOM)
@@ -84,7 +87,7 @@ def _version() -> str:
 
 
 def say_renamed(parsed: "Parsed") -> None:
-    """Tells a person at a terminal the new name of a command. A script is not bothered."""
+    """Tell a user at a terminal the new name of a command; a script gets no message."""
     if parsed.renamed and sys.stderr.isatty():
         from pk.cli.terminal.streams import Streams
 
@@ -92,7 +95,7 @@ def say_renamed(parsed: "Parsed") -> None:
 
 
 def usage(error: "UsageError") -> int:
-    """Reports an invalid command line."""
+    """Report an invalid command line. Returns the exit code."""
     from pk.cli.exits import Exit
 
     help_words = " ".join(("pk", *error.path, "--help"))

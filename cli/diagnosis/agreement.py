@@ -28,10 +28,10 @@ _FUTURE_MS = 60_000
 _MAX_TRANSACTION_MS = 900_000
 """Apache's default of transaction.max.timeout.ms."""
 _OLD_MS = 300_000
-"""A transaction that is open for longer is worth a look."""
+"""A transaction that is open for longer is reported."""
 _LOOKED_FOR_MS = 900_000
-"""`pk transactions find-hanging` shows transactions that have been silent for this long, and
-younger ones on request."""
+"""`pk transactions find-hanging` shows transactions without a new record for this long, and younger
+ones on request."""
 _HANGING_AFTER_MS = 300_000
 """The time that a coordinator has to abort after the longest timeout (as in Apache's
 find-hanging)."""
@@ -201,8 +201,8 @@ def hanging_transactions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def _hangs(transaction: OpenTransaction, snapshot: ClusterSnapshot) -> bool:
-    """Whether no coordinator will end it; where not all answered, whether it is older than any may
-    be."""
+    """Whether no coordinator will end the transaction. If not all coordinators answered, whether it
+    is older than the longest timeout allows."""
     if transaction.abandoned is not None:
         return transaction.abandoned
     longest = max(

@@ -1,4 +1,5 @@
-"""Checks of load and space: which brokers lead, how much they hold, and which disks fill up."""
+"""Checks of load and space: how leaders, replicas and bytes are distributed, and which disks are
+nearly full."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,9 +15,9 @@ from pk.cli.output.amounts import show_bytes
 from pk.cli.phrases import count, join, partition_name
 
 _SKEWED = 1.5
-"""A broker with more than this many times its share carries too much."""
+"""A broker with more than this many times its fair share is overloaded …"""
 _SKEW_MIN = 4
-"""… if it is also this many partitions above its share: 3 against 1 is not worth a move."""
+"""… if it is also this many partitions above its share: 3 against 1 does not justify a move."""
 _SKEW_BYTES_MIN = 1 << 30
 _FULL, _NEARLY = 0.95, 0.85
 
@@ -41,7 +42,7 @@ def preferred_leaders(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def _heaviest(shares: Mapping[int, float], least: float) -> tuple[int, float] | None:
-    """The broker with the most, and the fair share, if it is too much."""
+    """The broker with the most, and the fair share, if the broker is overloaded."""
     if len(shares) < 2:
         return None
     fair = sum(shares.values()) / len(shares)

@@ -16,7 +16,7 @@ from pk.cli.diagnosis import (
 from pk.cli.diagnosis.snapshot import QUORUM, SEVERITIES, Check, ClusterSnapshot, Finding
 
 REASSIGNMENTS: Final = "reassignments"
-"""Always requested; named here for the checks that say nothing without it."""
+"""Always requested. It has a name for the checks that report nothing without it."""
 
 CONFIGS: Final = "configs"
 BROKERS: Final = "brokers"

@@ -1,8 +1,8 @@
-"""Collects the snapshot of a cluster for `pk doctor`: only what the chosen checks need, all
-requests in parallel.
+"""Collects the snapshot of a cluster for `pk doctor`: only the data that the chosen checks need,
+with all requests in parallel.
 
-Nothing here changes anything, joins a group or creates a topic. If a broker does not answer or
-denies access, the data is left out and recorded as unseen.
+The collector changes nothing, joins no group and creates no topic. If a broker does not answer or
+denies access, its data is left out and recorded as unseen.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -49,8 +49,8 @@ _PART_S = 10.0
 """How long a part of the snapshot may take: a broker that hangs must not delay the results of the
 others."""
 _PEEKS = 1000
-"""The maximum number of possibly late committed offsets whose next record's timestamp is looked
-up."""
+"""The most committed offsets in danger of retention for which the timestamp of the next record is
+requested."""
 _CONFIGS = (
     "min.insync.replicas",
     "unclean.leader.election.enable",
@@ -75,8 +75,8 @@ _GONE = frozenset(
 
 
 def _is_gone(answer: object) -> bool:
-    """Whether a topic or a group was deleted after it was listed: it is then neither a problem nor
-    missing."""
+    """Whether a topic or a group was deleted after it was listed: then it is neither a problem nor
+    missing data."""
     return isinstance(answer, KafkaError) and answer.code in _GONE
 
 
@@ -104,7 +104,7 @@ class Collector:
         self.running: Mapping[TopicPartition, r.Reassignment] = {}
         self.configs: dict[str, dict[str, str]] = {}
         self.inherited: dict[str, set[str]] = {}
-        """Topic → the keys that it does not set itself."""
+        """Topic → the keys that it inherits, since it does not set them itself."""
 
         self.defaults: dict[int, dict[str, Default]] = {}
         self.releases: dict[int, str | None] = {}
@@ -129,8 +129,8 @@ class Collector:
         self.expiring: dict[tuple[str, TopicPartition], int | None] = {}
 
     async def collect(self) -> ClusterSnapshot:
-        """Requests everything. Raises KafkaError and ClientError if not even the topics can be
-        listed."""
+        """Request the data of all chosen checks. Raises KafkaError and ClientError if not even the
+        topics can be listed."""
         described: Answers[str, r.TopicDescription] = Answers()
 
         async def ask_nodes() -> None:
@@ -139,8 +139,8 @@ class Collector:
         async def ask_topics() -> None:
             described.update(await self.admin.describe_topics())
 
-        # Requests that brokers forward to the controller come first, with a shorter limit: a broker
-        # answers in order.
+        # Requests that brokers forward to the controller are sent first, with a shorter limit: a
+        # broker answers requests in order.
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask_nodes)
             nursery.start_soon(ask_topics)
@@ -163,7 +163,7 @@ class Collector:
             (c.REMOTE, self._remote, frozenset((c.REMOTE,))),
             (c.CERTIFICATES, self._certificates, frozenset((c.CERTIFICATES,))),
         )
-        if c.BROKERS in self.needs:  # a silent broker is asked nothing more
+        if c.BROKERS in self.needs:  # a broker that did not answer gets no more requests
             await self._part(c.BROKERS, self._brokers)
         async with trio.open_nursery() as nursery:
             for name, ask, wanted_by in parts:
@@ -188,7 +188,7 @@ class Collector:
             self._miss(name, name, _late(limit_s))
 
     def _miss(self, need: str, part: str, error: Exception) -> None:
-        """Notes that a part of what checks need could not be read."""
+        """Record that part of the data that checks need could not be read."""
         self.unseen[part] = error
         self.lacking.setdefault(need, error)
 
@@ -252,7 +252,7 @@ class Collector:
                 self._miss(c.BROKERS, f"broker {broker}", e)
             return True
 
-        # A broker that is silent here is not given that long again for other requests.
+        # A broker that did not answer this request gets no other requests that could take as long.
         limits = {"then_s": _ANSWER_S, "first_s": _ANSWER_S}
         self.silent |= await self.admin.together.ask(self.live, ask, **limits)
 
@@ -260,7 +260,7 @@ class Collector:
         before = now_ms()
         self.quorum = await self.admin.describe_quorum()
         between = (before + now_ms()) // 2
-        # The leader's entry has its own clock's time at the moment of the response.
+        # The leader's entry has the time of its own clock when it responded.
         for voter in self.quorum.voters:
             if voter.replica_id == self.quorum.leader_id and voter.last_caught_up_timestamp_ms > 0:
                 self.ahead_ms = voter.last_caught_up_timestamp_ms - between
@@ -381,8 +381,8 @@ class Collector:
             )
 
     async def _transactions(self) -> None:
-        """Only partitions whose last stable offset is below the log end have an open
-        transaction."""
+        """Request the transactions of partitions whose last stable offset is below the log end:
+        only these have open ones."""
         ends, stable = self.offsets.get("end", {}), self.offsets.get("stable", {})
         held = [tp for tp, at in stable.items() if tp in ends and at.offset < ends[tp].offset]
         found = await pinning_transactions(self.admin, held) if held else {}
@@ -400,7 +400,7 @@ class Collector:
         ]
 
     async def _expiring(self) -> None:
-        """The groups' next records that retention deletes soon, with their timestamps."""
+        """The next records of groups that retention will delete soon, with their timestamps."""
         now = now_ms()
         ends = self.offsets.get("end", {})
         kept: dict[TopicPartition, int] = {}
@@ -484,7 +484,7 @@ class Collector:
     def _controller(self) -> int | None:
         if self.quorum is not None:
             return self.quorum.leader_id
-        # A cluster without a quorum names its controller itself.
+        # In a cluster without a quorum, the brokers name the controller.
         no_quorum = c.QUORUM in self.needs and c.QUORUM not in self.unseen
         return self.cluster.controller_id if no_quorum and self.cluster is not None else None
 
@@ -554,7 +554,8 @@ def _late(limit_s: float) -> TimeoutError:
 
 
 def _sizes(dirs: Mapping[int, Iterable[r.LogDirDescription]]) -> dict[TopicPartition, int]:
-    """The size of each partition's largest replica: the others may still be catching up."""
+    """The size of the largest replica of each partition, since the others may still be catching
+    up."""
     sizes: dict[TopicPartition, int] = {}
     for described in dirs.values():
         for directory in described:

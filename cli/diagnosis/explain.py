@@ -9,7 +9,7 @@ from pk.cli.terminal.styles import styled
 
 
 class Evidence(NamedTuple):
-    """One fact: its subject, and the finding."""
+    """A fact: its subject, and the finding."""
 
     about: str
     what: str
@@ -26,8 +26,8 @@ class Explanation(NamedTuple):
 
 
 def filled(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """A text in lines of at most `width`, indented by `first` and `rest`; a number stays with its
-    unit."""
+    """Fold a text into lines of at most `width`, indented by `first` and `rest`. A number stays
+    with its unit."""
     import re
     import textwrap
 
@@ -57,6 +57,6 @@ def prose(explanation: Explanation, width: int, *, colour: bool, bad: bool) -> s
     if explanation.next:
         lines.append("")
         for command in explanation.next:
-            # Not wrapped, so that it can be copied.
+            # Commands are not wrapped, so that they can be copied.
             lines.append(f"  $ {styled(command, 'bold') if colour else command}")
     return "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""The words of `pk cluster health` for each check that found nothing."""
+"""The words of `pk cluster health` for each check without a finding."""
 
 from pk.cli.diagnosis.snapshot import ClusterSnapshot
 from pk.cli.phrases import count

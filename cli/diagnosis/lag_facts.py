@@ -9,7 +9,8 @@ from pk.cli.diagnosis.pinning_transaction import PinningTransaction
 from pk.core.values import TopicPartition
 
 STILL_S = 5.5
-"""An offset that has not changed for this long is not just between two auto-commits."""
+"""An offset that has not changed for this long has stopped, and is not merely between two
+auto-commits."""
 
 
 class Member(NamedTuple):
@@ -20,7 +21,7 @@ class Member(NamedTuple):
     host: str
     owned: frozenset[TopicPartition]
     behind_epoch: bool = False
-    """Whether it has not yet reached the group's epoch (KIP-848)."""
+    """Whether the member has not yet reached the group's epoch (KIP-848)."""
 
     @property
     def name(self) -> str:
@@ -58,7 +59,8 @@ class Read(NamedTuple):
     offsets."""
 
     acknowledged: int = 0
-    """How many records a share group finished between the measurements, in or out of order."""
+    """The number of records that a share group finished between the measurements, in or out of
+    order."""
 
     @property
     def unread(self) -> int | None:
@@ -66,7 +68,7 @@ class Read(NamedTuple):
         if self.told_lag is None or self.later is None or self.later_end is None:
             return self.later
         if self.committed == self.later and self.acknowledged > 0:
-            return self.later  # later records were acknowledged, and not that one
+            return self.later  # later records were acknowledged, but not this one
         return max(self.later, self.later_end - self.told_lag)
 
     @property
@@ -91,8 +93,8 @@ class Read(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Counted as in `pk groups lag` and Apache's tool: with records that were deleted unread,
-        also if nothing is left to read."""
+        """The lag as in `pk groups lag` and Apache's tool: it includes records that were deleted
+        unread, even if no record is left to read."""
         if self.told_lag is not None:
             return self.told_lag
         if self.later_end is None or self.later is None:
@@ -101,14 +103,14 @@ class Read(NamedTuple):
 
     @property
     def is_deleted(self) -> bool:
-        """Whether all that the group has not read was deleted."""
+        """Whether all records that the group has not read were deleted."""
         if not self.lag or self.start is None or self.later_end is None:
             return False
         return self.start >= self.later_end
 
     @property
     def progress(self) -> int:
-        """How many records the group read between the measurements."""
+        """The number of records that the group read between the measurements."""
         if self.told_lag is not None:
             return self.acknowledged
         if self.committed is None or self.later is None:
@@ -130,7 +132,7 @@ class LagFacts(NamedTuple):
     subscribed: frozenset[str] = frozenset()
     now_ms: int = 0
     is_share: bool = False
-    """Whether it is a share group: its members share partitions, and acknowledge record by record
+    """Whether the group is a share group: its members share partitions, and acknowledge each record
     (KIP-932)."""
 
     pipeline: PipelineCommit | None = None
@@ -138,7 +140,7 @@ class LagFacts(NamedTuple):
 
     @property
     def position(self) -> str:
-        """The name for a group's position in a partition."""
+        """The word for a group's position in a partition."""
         return "start offset" if self.is_share else "committed offset"
 
     @property
@@ -151,7 +153,7 @@ class LagFacts(NamedTuple):
 
     @property
     def rates(self) -> tuple[float, float] | None:
-        """Records written and records read, per second; None after a single measurement."""
+        """The records written and the records read per second; None after a single measurement."""
         if self.between_s <= 0:
             return None
         written = sum(
@@ -166,12 +168,12 @@ class LagFacts(NamedTuple):
         return next((m for m in self.members if m.member_id == member_id), None)
 
     def readers(self, tp: TopicPartition) -> list[Member]:
-        """The members that are assigned a partition; of a share group it may be several."""
+        """The members to which a partition is assigned; in a share group, there may be several."""
         return [m for m in self.members if tp in m.owned]
 
 
 class Reason(NamedTuple):
-    """One reason for the lag; the first one found becomes the verdict."""
+    """A reason for the lag; the first one found becomes the verdict."""
 
     state: str
     verdict: str

@@ -1,5 +1,5 @@
-"""The transaction that pins a partition's last stable offset: its leader knows the producer, the
-coordinators the rest."""
+"""The transaction that pins a partition's last stable offset: the partition's leader knows the
+producer, and the coordinators know the rest."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,8 +14,8 @@ Held = dict[TopicPartition, r.ProducerState]
 async def pinning_transactions(
     admin: Admin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, PinningTransaction]:
-    """The transaction with the lowest first offset in each partition; leaves out partitions whose
-    leader reports none."""
+    """The transaction with the lowest first offset in each partition. Partitions whose leader
+    reports none are left out."""
     held = await _first_open(admin, partitions)
     if not held:
         return {}
@@ -28,7 +28,7 @@ async def pinning_transactions(
         for tp, producer in held.items()
         if not errors and _hangs(tp, names.get(producer.producer_id), described.ok)
     }
-    if unknown:  # A transaction that ended between the requests does not hang.
+    if unknown:  # A transaction that ended between the requests is not hanging.
         still = await _first_open(admin, unknown)
         for tp in unknown:
             if tp not in still or not _same(still[tp], held[tp]):
@@ -82,7 +82,7 @@ def _hangs(
     described: Mapping[str, r.TransactionDescription],
 ) -> bool:
     """Whether no coordinator has the partition in an open transaction of its producer, as far as
-    they report."""
+    they answer."""
     if name is None:
         return True
     answer = described.get(name)

@@ -1,5 +1,5 @@
-"""Describes the transaction that pins a partition's last stable offset: its owner, its age, and
-what to do next."""
+"""Describes the transaction that pins a partition's last stable offset: its owner, its age, and the
+next step."""
 
 import shlex
 from enum import Enum
@@ -17,13 +17,13 @@ class Known(Enum):
     """A transaction as its coordinator describes it."""
 
     YES = "yes"
-    """A coordinator has the partition in the transaction, and will end it."""
+    """A coordinator has the partition in the transaction and will end it."""
 
     NO = "no"
-    """All answered, and none will end it: it hangs."""
+    """All coordinators answered, and none will end the transaction: it hangs."""
 
     UNHEARD = "unheard"
-    """Not all of them answered."""
+    """Not all coordinators answered."""
 
 
 class PinningTransaction(NamedTuple):
@@ -43,7 +43,7 @@ class PinningTransaction(NamedTuple):
 
 
 def whose(held: PinningTransaction) -> str:
-    """Its owner, in a few words for a verdict."""
+    """The owner of the transaction, in a few words for a verdict."""
     if held.known is Known.NO:
         return f"that of producer {held.producer_id}, which no coordinator knows: it hangs"
     if held.transactional_id is not None:
@@ -74,7 +74,7 @@ def in_full(held: PinningTransaction, now_ms: int) -> str:
 
 
 def next_step(tp: TopicPartition, held: PinningTransaction, now_ms: int) -> str | None:
-    """The command that shows more of it."""
+    """The command that shows more about the transaction."""
     if held.known is Known.NO:
         step = f"pk transactions find-hanging {shlex.quote(tp.topic)}"
         young = held.last_ms < 0 or now_ms - held.last_ms < _LONGEST_MIN * 60_000

@@ -1,10 +1,10 @@
-"""Checks of consumers: groups that lose records or soon will, groups without active members, topics
-without readers.
+"""Checks of consumers: groups that lose records or soon will, groups without active members, and
+topics without readers.
 
-A group is *about to lose* records if the next one it will read is deleted soon. Retention deletes
-whole segments once their newest record is older than retention.ms, so a record is kept at least
-until its timestamp plus retention.ms: the time left that is shown is a lower bound. retention.bytes
-gives no such bound, only the distance from the start of the log.
+A group will soon lose records if the next record that it will read is about to be deleted.
+Retention deletes whole segments once their newest record is older than retention.ms, so a record is
+kept at least until its timestamp plus retention.ms, and the time that is shown as left is a lower
+bound. retention.bytes gives no such bound, only the distance from the start of the log.
 """
 
 import shlex
@@ -31,17 +31,19 @@ HOUR_MS = 3_600_000
 _SOON_MS = HOUR_MS
 """If less time than this is left, the finding is an error, not a warning."""
 _NEAR_START = 0.1
-"""An offset within this share of the log from its start is near it, for retention.bytes."""
+"""For retention.bytes, an offset is near the start of the log if its distance from it is less than
+this share of the log."""
 _EMPTY_STATES = frozenset(("Empty", "Dead"))
 
 
 def horizon_ms(retention_ms: int) -> int:
-    """How long before a deletion a reader is warned: a quarter of the retention, at most a day."""
+    """How long before a deletion a reader is warned: a quarter of the retention, and at most a
+    day."""
     return min(retention_ms // 4, 24 * HOUR_MS)
 
 
 def retention_ms(configs: Mapping[str, str]) -> int | None:
-    """The minimum time that records are kept under a topic's configs; None if time deletes
+    """The minimum time, in ms, that records are kept under a topic's configs; None if time deletes
     nothing."""
     if "delete" not in configs.get("cleanup.policy", "delete"):
         return None
@@ -160,8 +162,8 @@ def retention_risk(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def _no_shorter(wanted_ms: int, topics: Iterable[Topic]) -> int:
-    """At least `wanted_ms`, and no shorter than the current retention.ms of any partition of the
-    topics; -1 is forever."""
+    """A retention of at least `wanted_ms`, and no shorter than the current retention.ms of any
+    partition of the topics; -1 means forever."""
     for topic in topics:
         for partition in topic.partitions.values():
             kept = number(topic.configs_of(partition).get("retention.ms"), -1)
@@ -191,9 +193,9 @@ def _left(ms: int | None) -> str:
 
 
 def lag_of(snapshot: ClusterSnapshot, group: str) -> int:
-    """How far a group's committed offsets are behind the log ends, counted as `pk groups lag` and
-    Apache's tool do, with records that were deleted unread; of a share group what its coordinator
-    counts."""
+    """The number of records by which a group's committed offsets are behind the log ends. It
+    includes records that were deleted unread, as in `pk groups lag` and Apache's tool. For a share
+    group, it is the number that the coordinator reports."""
     total = 0
     for tp, commit in snapshot.groups[group].commits.items():
         p = snapshot.partition(tp)
@@ -205,7 +207,7 @@ def lag_of(snapshot: ClusterSnapshot, group: str) -> int:
 
 
 def _has_unread(snapshot: ClusterSnapshot, group: str) -> bool:
-    """Whether there are records that a group has not read: deleted ones are not."""
+    """Whether the log has records that a group has not read. Deleted ones do not count."""
     found = snapshot.groups[group].commits.items()
     return any(
         (p := snapshot.partition(tp)) is not None

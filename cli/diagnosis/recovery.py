@@ -77,7 +77,8 @@ def damaged_replicas(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def _damaged_segments(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Those that a broker found while it ran: another replica replaces them, if there is one."""
+    """Damaged segments that a broker found while it ran. Another replica replaces them, if there is
+    one."""
     found: dict[tuple[int, bool], dict[TopicPartition, int]] = {}
     for tp, recovery in snapshot.recoveries.items():
         for one in recovery.replicas:

@@ -22,7 +22,7 @@ By = dict[str, list[TopicPartition]]
 
 
 def remote_words(state: r.RemoteState) -> str:
-    """A description of how much of a partition was copied, and why the rest was not."""
+    """How much of a partition was copied, and why the rest was not."""
     parts = [f"{count(state.segments, 'segment')} copied, {show_bytes(state.bytes)}"]
     if state.lag_segments:
         due = f"{count(state.lag_segments, 'closed segment')} not, {show_bytes(state.lag_bytes)}"
@@ -75,7 +75,7 @@ def not_copied(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def _same(tp: TopicPartition, why: str) -> str:
-    """A reason without the name of the object, of which each partition has its own."""
+    """A reason without the name of the object, which differs between partitions."""
     name, colon, rest = why.partition(": ")
     return rest if colon and name.endswith(".segment") and f"/{tp.topic}-" in name else why
 

@@ -1,5 +1,5 @@
-"""Checks of replicas: what cannot be written or read now, and what one more failure would make
-unavailable."""
+"""Checks of replicas: which partitions cannot be written or read now, and which would become
+unavailable with one more failure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,8 @@ def _subjects(tps: Iterable[TopicPartition]) -> list[str]:
 
 
 def missing(p: Partition) -> list[int]:
-    """Replicas that should be in sync and are not; one that is being added is expected to lag."""
+    """Replicas that should be in sync and are not. A replica that is being added is expected to
+    lag."""
     return [b for b in p.replicas if b not in p.isr and b not in p.adding]
 
 
@@ -85,7 +86,7 @@ def _start(snapshot: ClusterSnapshot, brokers: Iterable[int]) -> str:
 
 
 def _room_beside(snapshot: ClusterSnapshot, p: Partition, bad: Iterable[int]) -> bool:
-    """Whether enough other brokers are alive for a partition's replicas on `bad` ones."""
+    """Whether enough other brokers are up to hold the replicas that are on `bad` ones."""
     return not {*p.replicas} & {*bad} or len(p.replicas) <= len({*snapshot.live} - {*bad})
 
 
@@ -225,7 +226,7 @@ def no_spare_replica(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def _lower_min_isr(snapshot: ClusterSnapshot, topics: list[str]) -> str:
-    """The alternative fix, if there are too few brokers for another replica."""
+    """The alternative fix if there are too few brokers for another replica."""
     to = max(min(snapshot.topics[n].factor for n in topics) - 1, 1)
     return f"pk configs alter topic {topic_words(topics)} -c min.insync.replicas={to}"
 
@@ -281,7 +282,7 @@ def one_rack(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def _across_racks(snapshot: ClusterSnapshot, partition: Partition | None) -> tuple[int, ...]:
-    """The replicas with the last one in another rack; nothing if no broker there is up."""
+    """The replicas with the last one in another rack; empty if no broker there is up."""
     if partition is None:
         return ()
     *kept, last = partition.replicas

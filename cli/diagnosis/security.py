@@ -1,4 +1,4 @@
-"""Checks of who gets in and what they may do: certificates, listeners, ACLs and users."""
+"""Checks of authentication and authorization: certificates, listeners, ACLs and users."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _WRITES: Final = (
     Operation.ALTER_CONFIGS,
 )
 _NAMED: Final = 3
-"""How many ACLs a finding names."""
+"""The most ACLs that a finding names."""
 
 
 def certificates_end(snapshot: ClusterSnapshot) -> Iterator[Finding]:
@@ -191,11 +191,11 @@ def _is_public(host: str) -> bool:
     try:
         return ip_address(host).is_global
     except ValueError:
-        return False  # a name may mean different addresses here and there
+        return False  # a name may have different addresses there and here
 
 
 def _all_by_scram(snapshot: ClusterSnapshot) -> bool:
-    """Whether every listener that is known asks for SCRAM."""
+    """Whether every known listener requires SCRAM."""
     ways: Counter[str] = Counter()
     for broker in snapshot.brokers.values():
         mechanisms = broker.configs.get("sasl.enabled.mechanisms", "")

@@ -1,9 +1,8 @@
-"""Why a share group lags (KIP-932), for the reasons that do not apply to a group that commits
-offsets.
+"""Reasons for the lag of a share group (KIP-932) that do not apply to a group that commits offsets.
 
 The members of a share group take records from the same partitions and acknowledge each by itself. A
 partition's start offset may therefore stay the same while later records are acknowledged: one
-record is delivered again and again, or a member keeps it locked. And more members than partitions
+record is delivered again and again, or a member keeps it locked. Also, more members than partitions
 help.
 """
 

@@ -1,7 +1,8 @@
-"""The input and output of `pk doctor`'s checks: plain values, so that every check is a function.
+"""The input and output of the checks of `pk doctor`: plain values, so that every check is a
+function.
 
-`pk.cli.diagnosis.collect` asks a cluster for the snapshot. Data that it could not get stays empty
-and is listed in `unseen`; no check reports missing data as a problem.
+`pk.cli.diagnosis.collect` gets the snapshot from a cluster. Data that it could not get is left
+empty and is listed in `unseen`; no check reports missing data as a problem.
 """
 
 import shlex
@@ -16,9 +17,9 @@ from pk.net.client import results as r
 ERROR: Final = "error"
 """Records cannot be written or read, are lost, or soon will be."""
 WARNING: Final = "warning"
-"""The next failure of a machine causes an outage, or the cluster works against itself."""
+"""The next failure of a machine would cause an outage, or settings of the cluster conflict."""
 NOTE: Final = "note"
-"""Worth knowing; may be intended."""
+"""Useful to know; may be intended."""
 SEVERITIES: Final = (ERROR, WARNING, NOTE)
 QUORUM: Final = "quorum"
 """The part of the snapshot that comes from the controller."""
@@ -28,19 +29,19 @@ _NAMED = 6
 
 
 class Broker(NamedTuple):
-    """A broker as the cluster knows it, with its own report."""
+    """A broker as the cluster describes it, with its own report."""
 
     rack: str | None = None
     fenced: bool = False
     release: str | None = None
-    """The highest metadata.version that it supports, by Apache's name."""
+    """The highest metadata.version that the broker supports, by Apache's name."""
 
     apis: frozenset[tuple[str, int, int]] | None = None
-    """Its APIs with minimum and maximum version; None if it did not answer."""
+    """The broker's APIs with their minimum and maximum versions; None if it did not answer."""
 
     configs: Mapping[str, str] = {}
     silent: bool = False
-    """Whether it was asked and did not answer."""
+    """Whether the broker was asked and did not answer."""
 
 
 class Partition(NamedTuple):
@@ -57,7 +58,7 @@ class Partition(NamedTuple):
     """The last stable offset, up to which read_committed readers read."""
 
     newest_ms: int | None = None
-    """The greatest timestamp of its records."""
+    """The greatest timestamp of the partition's records."""
 
     size_bytes: int | None = None
 
@@ -67,8 +68,7 @@ class Partition(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic and the configs that checks look at (min.insync.replicas, retention.ms, …), by
-    name."""
+    """A topic, and the configs that checks read (min.insync.replicas, retention.ms, …), by name."""
 
     partitions: Mapping[int, Partition]
     internal: bool = False
@@ -83,7 +83,7 @@ class Topic(NamedTuple):
 
     @property
     def factor(self) -> int:
-        """The target number of replicas of the partition that has the fewest."""
+        """The target number of replicas of the partition with the fewest."""
         settled = [len(set(p.replicas) - set(p.removing)) for p in self.partitions.values()]
         return min(settled, default=0)
 
@@ -101,16 +101,16 @@ class Commit(NamedTuple):
     """Whether the record at that offset is close to the end of its retention."""
 
     next_ms: int | None = None
-    """The timestamp of the record at the committed offset, if looked up."""
+    """The timestamp of the record at the committed offset, if it was requested."""
 
     told_lag: int | None = None
-    """The lag of a share group, which acknowledges also beyond its start offset; None for other
-    groups."""
+    """The lag of a share group, which also acknowledges records after its start offset; None for
+    other groups."""
 
 
 class Group(NamedTuple):
     """A group: the number of its members, its committed offsets (the start offsets of a share
-    group), and the topics that its members are assigned."""
+    group), and the topics that are assigned to its members."""
 
     state: str
     members: int = 0
@@ -131,7 +131,7 @@ class Directory(NamedTuple):
 
     @property
     def used(self) -> float | None:
-        """The share of its disk that is in use; None if unknown."""
+        """The fraction of the disk that is in use; None if unknown."""
         if self.error or self.total <= 0 or self.usable < 0:
             return None
         return 1 - self.usable / self.total
@@ -145,11 +145,11 @@ class OpenTransaction(NamedTuple):
     last_ms: int
     start_offset: int
     since_ms: int | None = None
-    """When it began, if that is known."""
+    """When the transaction began; None if unknown."""
 
     transactional_id: str | None = None
     abandoned: bool | None = None
-    """Whether no coordinator will end it; None where not all of them answered."""
+    """Whether no coordinator will end the transaction; None if not all coordinators answered."""
 
 
 class Follower(NamedTuple):
@@ -173,22 +173,22 @@ class ClusterSnapshot(NamedTuple):
     """The node that leads the metadata quorum; -1 if there is none, None if unknown."""
 
     controller_ahead_ms: int | None = None
-    """How far the controller's clock is ahead of ours."""
+    """How far the controller's clock is ahead of this machine's."""
 
     followers: Sequence[Follower] = ()
     groups: Mapping[str, Group] = {}
     groups_whole: bool = True
-    """Whether these are all groups: no coordinator was silent."""
+    """Whether `groups` has all groups, since every coordinator answered."""
 
     directories: Sequence[Directory] = ()
     throttled: str | None = None
-    """The brokers and topics with replication throttles, as text; None without any."""
+    """The brokers and topics with replication throttles, as text; None if there are none."""
 
     throttles_unowned: bool = False
     """Whether throttles are set while nothing is being reassigned."""
 
     wakings: Mapping[int, str] = {}
-    """Broker → the command that starts or resumes it, if it is a stopped or paused one of this
+    """Broker → the command that starts or resumes it, if it is a stopped or paused broker on this
     machine."""
 
     finalized: Mapping[str, int] = {}
@@ -199,23 +199,23 @@ class ClusterSnapshot(NamedTuple):
 
     transactions: Sequence[OpenTransaction] = ()
     certificate_ends: Mapping[int, int] = {}
-    """Broker → when the certificate that it shows expires, in epoch ms."""
+    """Broker → when the certificate that it presents expires, in epoch ms."""
 
     recoveries: Mapping[TopicPartition, r.UncleanRecovery] = {}
     """Partitions whose logs are compared, or whose replicas are damaged or stopped."""
 
     remote: Mapping[TopicPartition, r.RemoteState] = {}
-    """What of tiered partitions is in remote storage."""
+    """Tiered partition → its state in remote storage."""
 
     acls: Sequence[AclBinding] = ()
-    """All ACLs; none if the cluster has no authorizer."""
+    """All ACLs; empty if the cluster has no authorizer."""
 
     scram_users: frozenset[str] = frozenset()
     unseen: Mapping[str, Exception] = {}
-    """Request that failed → why."""
+    """Request that failed → the reason."""
 
     lacking: Mapping[str, Exception] = {}
-    """Need of a check that was not met, or only in part → the first reason."""
+    """Data that a check needs and that is missing, at least in part → the first reason."""
 
     @property
     def partitions(self) -> Iterable[tuple[TopicPartition, Topic, Partition]]:
@@ -233,7 +233,8 @@ class ClusterSnapshot(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem: its description, why it matters, and a command that fixes it or shows more."""
+    """A problem: a description, the reason why it matters, and a command that fixes it or shows
+    more."""
 
     check: str
     severity: str
@@ -244,14 +245,15 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check: its name, a one-line description, the data it needs, and the function."""
+    """A check: its name, a description of one line, the data that it needs, and its function."""
 
     name: str
     help: str
     needs: frozenset[str]
     run: Callable[[ClusterSnapshot], Iterable[Finding]]
     healthy: Callable[[ClusterSnapshot], str] | None = None
-    """The words of `pk cluster health` if it finds nothing; None if it is not shown there."""
+    """The words of `pk cluster health` if the check finds nothing; None if the check is not shown
+    there."""
 
 
 def number(text: str | None, otherwise: int) -> int:
@@ -267,7 +269,7 @@ def names(tps: Iterable[TopicPartition], limit: int = 4) -> str:
 
 
 def topic_words(topics: Iterable[str], before: str = "") -> str:
-    """Topics as words of a command line, each after `before` (`-t `)."""
+    """Topics as words of a command line, each after the word `before` (`-t `)."""
     chosen = sorted(topics)[:_NAMED]
     return " ".join(f"{before}{shlex.quote(topic)}" for topic in chosen)
 

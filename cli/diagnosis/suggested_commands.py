@@ -1,4 +1,4 @@
-"""Commands that an answer suggests: they must name the cluster as this command line does."""
+"""Commands that an answer suggests. They must name the same cluster as this command line."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from pk.cli.runtime.context import Context
 
 
 def cluster_words(context: Context) -> list[str]:
-    """The words of this command line that choose the cluster; a suggested command needs them
+    """The words of this command line that choose the cluster. A suggested command needs them
     too."""
     words: list[str] = []
     cluster = context.connection
@@ -23,7 +23,7 @@ def cluster_words(context: Context) -> list[str]:
 
 
 def with_words(command: str, words: Sequence[str]) -> str:
-    # `pk node` finds the cluster of this machine itself.
+    # `pk node` itself finds the cluster of this machine.
     if not command.startswith("pk ") or command.startswith("pk node "):
         return command
     return " ".join((command, *words))

@@ -1,4 +1,4 @@
-"""Says what a diagnosis could not check, and why."""
+"""Reports what a diagnosis could not check, and why."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
 
 _NAMED = 6
-"""How many parts with the same reason are named."""
+"""The most parts with the same reason that are named."""
 
 
 def say_unchecked(context: "Context", parts: Mapping[str, Exception]) -> None:
-    """Records the parts that could not be checked as failures, and says each reason once. `parts`
+    """Record the parts that could not be checked as failures, and report each reason once. `parts`
     maps the name of a part to its error."""
     from pk.cli.runtime.failures import sentence
 
     by_reason: dict[object, list[str]] = {}
     for part, error in parts.items():
-        # About the cluster itself, the refusals of several requests differ only in wording.
+        # The refusals of several requests about the cluster itself differ only in wording.
         code = error.code if isinstance(error, KafkaError) else None
         whole = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         by_reason.setdefault(code if whole else sentence(error), []).append(part)

@@ -1,4 +1,4 @@
-"""Explains a config's value: which layer wins, and which layers it overrides."""
+"""Explains a config's value: which layer determines it, and which layers that overrides."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ LAYERS: Final = {
     "STATIC_BROKER": "in the broker's file",
     "DEFAULT": "Kafka's default",
 }
-"""The layers that may set a value, highest precedence first."""
+"""The layers that may set a value, by precedence."""
 
 
 class Layer(NamedTuple):
@@ -32,10 +32,10 @@ class ConfigFacts(NamedTuple):
     """A config and its layers."""
 
     what: str
-    """`topic orders`."""
+    """The resource, as in `topic orders`."""
 
     words: str
-    """The same, as words for `pk configs alter`."""
+    """The resource as words for `pk configs alter`."""
 
     key: str
     value: str | None
@@ -44,7 +44,7 @@ class ConfigFacts(NamedTuple):
     sensitive: bool = False
     read_only: bool = False
     differs: Mapping[str, tuple[int, ...]] = {}
-    """Value → brokers, if the brokers' values differ below the topic."""
+    """Value → brokers, if the brokers' values differ in the layers below the topic."""
 
     overrides: Mapping[str, tuple[int, ...]] = {}
     """Key → brokers on which it is set at run time."""

@@ -1,7 +1,7 @@
-"""Why an operation is allowed or denied: the ACL that decides, or the one that is missing.
+"""Explains why an operation is allowed or denied: the ACL that decides, or the one that is missing.
 
-The brokers' `super.users` and `allow.everyone.if.no.acl.found` cannot be read by a client, so the
-verdict names them if they may change the result.
+A client cannot read the brokers' `super.users` and `allow.everyone.if.no.acl.found`, so the verdict
+names them if they may change the result.
 """
 
 import shlex
@@ -30,25 +30,25 @@ from pk.core.auth.acls import (
 from pk.core.auth.authorizer import Authorizer, Reason
 
 _SHOWN_MAX: Final = 20
-"""How many rules about the resource the evidence lists."""
+"""The most ACLs for the resource that the evidence lists."""
 
 
 class Question(NamedTuple):
-    """May somebody do this?"""
+    """The question whether a principal may perform an operation on a resource."""
 
     principal: str
     operation: Operation
     resource_type: ResourceType
     name: str
     host: str
-    """An address, or `*` for a host that no rule names."""
+    """An address, or `*`, for which only ACLs for all hosts match."""
 
 
 async def ask_denied(
     context: Context, principal: str, operation: str, resource: str, host: str | None
 ) -> tuple[Question, Explanation]:
-    """The question in words as they are typed, and its answer by the cluster's ACLs. Raises
-    Unusable, KafkaError, ClientError."""
+    """Read the question from the words of a command line, and answer it from the cluster's ACLs.
+    Raises Unusable, KafkaError, ClientError."""
     kind, name = read_resource(resource)
     question = Question(
         read_principal(principal), read_operation(operation), kind, name, read_host(host)
@@ -59,7 +59,7 @@ async def ask_denied(
 
 
 def explain_denied(question: Question, rules: list[AclBinding]) -> Explanation:
-    """The verdict by these rules."""
+    """The verdict that follows from these ACLs."""
     acls = Acls().changed(rules, ())
     principal, operation, kind, name, host = question
     verdict = Authorizer(acls).decide(principal, host, operation, kind, name)
@@ -123,7 +123,7 @@ def _addition(question: Question) -> str:
 
 
 def _removal(rule: AclBinding) -> str:
-    """The command that deletes this rule and no other."""
+    """The command that deletes only this ACL."""
     words = ["pk", "acls", "delete", "--deny", rule.principal, "--host", rule.host]
     words += ["--operation", _option_value(Operation(rule.operation))]
     words += _resource_words(rule.resource_type, rule.resource_name)

@@ -1,11 +1,11 @@
-"""Explains why a group lags, from two measurements of it, some seconds apart.
+"""Explains the lag of a group, from two measurements that are some seconds apart.
 
 Two measurements show whether records are written, whether offsets are committed, and whether the
 group makes progress. A consumer with auto-commit commits every 5 s (auto.commit.interval.ms), so an
-offset that is unchanged for less time proves nothing, and is not mentioned.
+offset that has not changed for a shorter time proves nothing, and is not mentioned.
 
-Share groups have reasons of their own in part (`share_lag`): their members share partitions, and
-commit no offsets.
+Some reasons apply only to share groups (`share_lag`), whose members share partitions and commit no
+offsets.
 """
 
 import shlex
@@ -23,7 +23,7 @@ from pk.core.values import TopicPartition
 _EMPTY = frozenset(("Empty", "Dead"))
 _CHANGING = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
 _MOST = 0.8
-"""One partition with more than this share of the lag is the place to look."""
+"""A partition with more than this share of the lag is named as the main one."""
 
 
 def _stopped(f: LagFacts) -> Iterator[Reason]:
@@ -36,7 +36,7 @@ def _stopped(f: LagFacts) -> Iterator[Reason]:
 
 
 def _pipeline(f: LagFacts) -> Iterator[Reason]:
-    """A pipeline has no members, so only its commits show whether it runs."""
+    """A pipeline that has stopped. It has no members, so only its commits show whether it runs."""
     if f.pipeline is None or not f.lag or any(read.progress for read in f.reads.values()):
         return
     name, batch, at_ms = f.pipeline
@@ -84,7 +84,8 @@ def _rebalancing(f: LagFacts) -> Iterator[Reason]:
 
 
 def _all_deleted(f: LagFacts) -> Iterator[Reason]:
-    """Nothing is left to read, and the lag stays: before the reasons of a group that could read."""
+    """The unread records were deleted, and the lag stays. This comes before the reasons for a group
+    that has records to read."""
     gone = f.lagging
     if not gone or not all(read.is_deleted for read in gone.values()):
         return
@@ -386,7 +387,7 @@ _REASONS_OF_SHARE_GROUPS = (
 
 
 def explain_lag(f: LagFacts) -> Explanation:
-    """The verdict on a group's lag."""
+    """The verdict on the lag of a group."""
     kinds = _REASONS_OF_SHARE_GROUPS if f.is_share else _COMMITTING_REASONS
     found = [reason for reasons in kinds for reason in reasons(f)]
     head = f"Group {f.group} lags by {count(f.lag, 'record')}"
@@ -413,7 +414,7 @@ def explain_lag(f: LagFacts) -> Explanation:
     evidence = [*_facts(f), *first.evidence]
     for other in others:
         evidence.append(Evidence("also", other.verdict))
-        if other.state == "open-transaction":  # Its owner matters even if it is not the verdict.
+        if other.state == "open-transaction":  # its owner matters even if it is not the verdict
             evidence += other.evidence
     steps = dict.fromkeys(step for reason in found for step in reason.next)
     return Explanation(

@@ -17,10 +17,10 @@ class ReplicaFacts(NamedTuple):
     """The broker's state: up, fenced, or absent."""
 
     end: int | None = None
-    """Its log end; None if unknown."""
+    """The replica's log end; None if unknown."""
 
     later_end: int | None = None
-    """Its log end a moment later, if measured."""
+    """The replica's log end a moment later, if measured."""
 
     seen_ms: int | None = None
     """When the broker last fetched the cluster's metadata, by the controller's clock."""
@@ -31,7 +31,7 @@ class ReplicaFacts(NamedTuple):
     replica."""
 
     full_disk: str | None = None
-    """The log directory of the replica and the room left, if its disk is full."""
+    """The log directory of the replica and the space left, if its disk is full."""
 
     held: bool = True
     """Whether any log directory of the broker has the replica."""
@@ -56,30 +56,32 @@ class PartitionFacts(NamedTuple):
     elr: Sequence[int] | None = None
     last_known_elr: Sequence[int] | None = None
     recovery: Mapping[int, str] | None = None
-    """Broker → what the controller knows of its log, where logs are compared."""
+    """Broker → what the controller knows about its log, if the controller compares logs."""
 
     waits: str = ""
-    """Whose log it waits for before it has a leader, and why."""
+    """The brokers whose logs the partition needs before it gets a leader, and the reason; empty if
+    none."""
 
     throttled: str | None = None
     remote: str | None = None
-    """What of it is in remote storage, and what keeps the rest."""
+    """How much of the partition is in remote storage, and why the rest is not."""
 
     restoring: str | None = None
-    """Why its leader has not restored it yet; None if it need not be."""
+    """Why the leader has not restored the partition yet; None if it need not be restored."""
 
     now_ms: int = 0
     between_s: float = 0.0
-    """Seconds between `end` and `later_end`."""
+    """The seconds between the measurements of `end` and `later_end`."""
 
     wakings: Mapping[int, str] = MappingProxyType({})
-    """Broker → the command that starts or resumes it, if it is a stopped or paused one of this
+    """Broker → the command that starts or resumes it, if it is a stopped or paused broker on this
     machine."""
 
 
 def state_of(p: PartitionFacts) -> str:
-    """`offline`, `restoring`, `under-min-isr`, `under-replicated`, `moving`, `silent`, `disk-full`,
-    `not-preferred`, or `healthy`. The words are those of `pk partitions list`."""
+    """The state of a partition: `offline`, `restoring`, `under-min-isr`, `under-replicated`,
+    `moving`, `silent`, `disk-full`, `not-preferred`, or `healthy`. The words are those of `pk
+    partitions list`."""
     if p.leader < 0:
         return "offline"
     if p.restoring is not None:
@@ -106,7 +108,7 @@ def _full(p: PartitionFacts) -> list[int]:
 
 
 def _missing(p: PartitionFacts) -> list[int]:
-    """The replicas to explain: those out of sync. Without a leader it is all, for the ISR keeps its
+    """The replicas to explain: those out of sync or, without a leader, all, since the ISR keeps its
     last member."""
     return [b for b in p.replicas if b not in p.isr or p.leader < 0]
 
