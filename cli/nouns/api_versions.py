@@ -22,7 +22,7 @@ class ApiRow(TypedDict):
     min: int
     max: int
     used: Annotated[int | None, Shown(null="-")]
-    """The version that pk uses; null if pk supports no version of it."""
+    """The version that pk uses; null if pk does not support any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ API_VERSIONS.command(
 
 
 async def show_apis(context: "Context", broker: int | None) -> None:
-    """`pk api-versions`."""
+    """Run `pk api-versions`."""
     from pk.cli.exits import CommandError
     from pk.cli.output.rows import listing
     from pk.cli.phrases import join

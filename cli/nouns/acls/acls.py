@@ -1,4 +1,4 @@
-"""`pk acls`: the cluster's ACLs, listed, added, deleted and asked."""
+"""`pk acls`: lists, adds, deletes and checks the cluster's ACLs."""
 
 from collections.abc import Sequence
 
@@ -25,14 +25,14 @@ from pk.net.client.admin import Admin
 
 
 async def list_acls(context: Context, options: FilterAcls) -> None:
-    """`pk acls list`."""
+    """Run `pk acls list`."""
     filters = acl_filters(options)
     rules = await _selected(await context.admin(), filters)
     context.show(listing(AclRow, [acl_row(rule) for rule in rules]))
 
 
 async def add(context: Context, options: AddAcls) -> None:
-    """`pk acls add`."""
+    """Run `pk acls add`."""
     rules = acls_to_add(options)
     admin = await context.admin()
     there = set(await admin.describe_acls())
@@ -43,7 +43,7 @@ async def add(context: Context, options: AddAcls) -> None:
 
 
 async def delete(context: Context, options: DeleteAcls) -> None:
-    """`pk acls delete`."""
+    """Run `pk acls delete`."""
     filters = acl_filters(options)
     if selects_everything(filters):
         raise Unusable(
@@ -61,7 +61,7 @@ async def delete(context: Context, options: DeleteAcls) -> None:
 async def check(
     context: Context, principal: str, operation: str, resource: str, host: str | None
 ) -> int:
-    """`pk acls check`: 0 if it is allowed, else 1."""
+    """Run `pk acls check`. Returns 0 if the operation is allowed, else 1."""
     question, explained = await ask_denied(context, principal, operation, resource, host)
     allowed = explained.state == "allowed"
     row: CheckedRow = {
@@ -92,7 +92,7 @@ async def _change(
     adding: Sequence[AclBinding],
     deleting: Sequence[AclBinding],
 ) -> None:
-    """Asks, changes, and shows what became of `rules`, of which those in neither list are there
+    """Ask, make the changes, and show the result for all `rules`. Those in neither list exist
     already."""
     changing, done = {*adding, *deleting}, "added" if adding else "deleted"
     if context.change.dry_run:

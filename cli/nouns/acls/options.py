@@ -10,7 +10,7 @@ _OPERATION = "Read, write, create, delete, alter, describe, all, …; repeatable
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """The resources that ACLs are about."""
+    """The resources that ACLs concern."""
 
     topic: Annotated[
         tuple[str, ...],
@@ -108,7 +108,7 @@ class Parties:
 
 @dataclass(frozen=True, kw_only=True)
 class Conveniences:
-    """ACLs that belong together."""
+    """ACLs that are commonly needed together."""
 
     producer: Annotated[
         bool,

@@ -6,13 +6,13 @@ from pk.cli.output.rows import Shown
 
 
 class CheckedRow(TypedDict):
-    """Whether a principal may do something."""
+    """Whether a principal may perform an operation."""
 
     principal: str
     operation: str
     resource: str
     host: Annotated[str, Shown(wide=True)]
-    """An IP address; `*` for a host that no ACL names."""
+    """An IP address, or `*`, for which only ACLs for all hosts match."""
 
     allowed: bool
     verdict: str

@@ -1,7 +1,7 @@
 """The ACLs that options describe: those that `pk acls add` adds, and filters for `list` and
 `delete`.
 
-The conveniences and the operations that a resource knows are those of Apache's kafka-acls.
+The conveniences, and the operations on each resource, are those of Apache's kafka-acls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ _OPERATIONS: Final = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""The operations on a resource; an ACL for another operation would mean nothing."""
+"""The operations on a resource; an ACL for another operation would have no effect."""
 
 _PRODUCER: Final = {
     ResourceType.TOPIC: (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE),
@@ -71,7 +71,7 @@ _CONSUMER: Final = {
 
 
 class _Right(NamedTuple):
-    """The operations and resources; a filter may leave each open."""
+    """An operation on a resource; a filter may leave either open."""
 
     resource_type: ResourceType
     name: str | None
@@ -79,7 +79,7 @@ class _Right(NamedTuple):
 
 
 class _Party(NamedTuple):
-    """The principals that are allowed or denied, and their hosts; a filter may leave each open."""
+    """A principal that is allowed or denied, and its host; a filter may leave either open."""
 
     principal: str | None
     host: str | None
@@ -158,8 +158,8 @@ def acl_filters(options: FilterAcls) -> list[AclFilter]:
 
 
 def _pattern_of(options: FilterAcls, right: _Right) -> PatternType:
-    """Without --pattern, `delete` takes only the rules of a name itself, as kafka-acls does: those
-    of a prefix are about other resources too."""
+    """The pattern type. Without --pattern, `delete` selects only ACLs for the literal name, as
+    kafka-acls does, since ACLs for a prefix also concern other resources."""
     if options.pattern is not None:
         return PatternType[options.pattern.upper()]
     named = isinstance(options, DeleteAcls) and right.name is not None
@@ -167,7 +167,7 @@ def _pattern_of(options: FilterAcls, right: _Right) -> PatternType:
 
 
 def selects_everything(filters: Sequence[AclFilter]) -> bool:
-    """Whether nothing narrows the selection. A pattern alone does not."""
+    """Whether any filter selects all ACLs. A pattern alone does not narrow a selection."""
     return any(each._replace(pattern_type=PatternType.ANY) == AclFilter() for each in filters)
 
 
@@ -196,7 +196,7 @@ def _convenient(options: Conveniences) -> bool:
 
 def _convenience(options: AddAcls | DeleteAcls, resources: Resources) -> Iterator[_Right]:
     """The rights that --producer, --consumer and --idempotent grant. Raises Unusable for options
-    that do not fit them."""
+    that do not fit."""
     if options.idempotent and not options.producer:
         raise Unusable("--idempotent needs --producer.")
     said = "--producer" if options.producer else "--consumer"
@@ -242,7 +242,7 @@ def _operations(texts: Sequence[str]) -> list[Operation]:
 
 
 def _address(text: str) -> str:
-    """A host of an ACL, as it was given: Kafka compares it with addresses. Raises Unusable for a
+    """The host of an ACL, unchanged, since Kafka compares it with addresses. Raises Unusable for a
     name."""
     if text != WILDCARD:
         try:

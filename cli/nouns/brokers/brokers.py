@@ -1,5 +1,5 @@
-"""`pk brokers list`, `describe` and `logdirs`: which brokers are up, what each holds, how much
-space it has."""
+"""`pk brokers list`, `describe` and `logdirs`: which brokers are up, which replicas each has, and
+how much space is left."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -41,14 +41,14 @@ from pk.net.client.results import (
 
 
 async def list_brokers(context: Context) -> None:
-    """`pk brokers list`."""
+    """Run `pk brokers list`."""
     admin = await context.admin()
     snapshot = await ask_brokers(context, admin)
     context.show(listing(BrokerRow, broker_rows(snapshot), broker_style))
 
 
 def chosen_brokers(snapshot: BrokerSnapshot, words: Iterable[str]) -> list[int]:
-    """The brokers named, else all. Raises CommandError for one that does not exist."""
+    """The named brokers, or all. Raises CommandError for a broker that does not exist."""
     known = known_brokers(snapshot)
     wanted = parse_brokers(words, "ID")
     for broker in wanted:
@@ -59,7 +59,7 @@ def chosen_brokers(snapshot: BrokerSnapshot, words: Iterable[str]) -> list[int]:
 
 
 async def describe(context: Context, ids: Sequence[str]) -> None:
-    """`pk brokers describe`."""
+    """Run `pk brokers describe`."""
     admin = await context.admin()
     snapshot = await ask_brokers(context, admin)
     wanted = chosen_brokers(snapshot, ids)
@@ -188,8 +188,8 @@ def _replica_rows(
 
 
 async def _remote(admin: Admin, broker: int) -> Mapping[TopicPartition, RemoteState]:
-    """What of the partitions that a broker leads is in remote storage; nothing if it does not
-    say."""
+    """The state in remote storage of the partitions that a broker leads; empty if the broker does
+    not report it."""
     try:
         return await admin.remote_storage([broker])
     except (KafkaError, ClientError):
@@ -199,7 +199,7 @@ async def _remote(admin: Admin, broker: int) -> Mapping[TopicPartition, RemoteSt
 async def logdirs(
     context: Context, ids: Sequence[str], topics: Sequence[str], *, replicas: bool
 ) -> None:
-    """`pk brokers logdirs`."""
+    """Run `pk brokers logdirs`."""
     admin = await context.admin()
     snapshot = await ask_brokers(context, admin)
     replica_rows: list[ReplicaRow] = []

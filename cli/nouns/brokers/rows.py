@@ -40,7 +40,8 @@ class ReplicaRow(TypedDict):
     bytes: Annotated[int, Shown(show=show_bytes)]
     offset_lag: Annotated[int, Shown("LAG", show=show_count)]
     remote_bytes: Annotated[int | None, Shown("REMOTE", show=show_bytes, wide=True)]
-    """What of a tiered partition is in remote storage, at its leader; else None."""
+    """The bytes of a tiered partition that are in remote storage, at its leader; None for other
+    replicas."""
     arriving: bool
 
 
@@ -51,7 +52,7 @@ def _show_source(source: str) -> str:
 
 
 class ConfigOfBroker(TypedDict):
-    """A config that is set on a broker itself."""
+    """A config that is set on the broker itself."""
 
     config: str
     value: str | None

@@ -27,7 +27,7 @@ _SNAPSHOT_S = 3.0
 
 
 async def describe(context: Context) -> None:
-    """`pk cluster describe`."""
+    """Run `pk cluster describe`."""
     admin = await context.admin()
     snapshot = await ask_brokers(context, admin)
     rows = [part_of(BrokerOfCluster, row) for row in broker_rows(snapshot)]
@@ -58,7 +58,7 @@ def summary_of(snapshot: BrokerSnapshot) -> dict[str, Any]:
 
 
 async def quorum(context: Context) -> None:
-    """`pk cluster quorum`."""
+    """Run `pk cluster quorum`."""
     admin = await context.admin()
     try:
         found = await admin.describe_quorum()
@@ -99,16 +99,16 @@ async def quorum(context: Context) -> None:
 
 
 async def _snapshot(admin: Admin, quorum: QuorumDescription) -> MetadataSnapshot | None:
-    """The controller's newest snapshot, if the controller can be reached as brokers are, and
-    reports one."""
+    """The controller's newest snapshot; None if the controller cannot be reached at a broker's
+    listener, or reports none."""
     with trio.move_on_after(_SNAPSHOT_S), suppress(ClientError, KafkaError):
         return await admin.describe_metadata_snapshot(quorum)
     return None
 
 
 def quorum_rows(quorum: QuorumDescription, applied: Mapping[int, int], now: int) -> list[NodeRow]:
-    """A row for each voter and observer; `applied` is the metadata offset that each broker reports
-    as applied."""
+    """A row for each voter and observer. `applied` maps a broker to the metadata offset that it has
+    applied."""
     end = max(
         (s.log_end_offset for s in (*quorum.voters, *quorum.observers)),
         default=quorum.high_watermark,

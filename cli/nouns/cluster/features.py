@@ -1,5 +1,5 @@
-"""`pk cluster features`: the finalized levels, the levels that brokers support, and changing
-them."""
+"""`pk cluster features`: shows the finalized levels and the levels that brokers support, and
+changes levels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -23,7 +23,7 @@ ACTIONS: Final = ("list", "upgrade", "downgrade", "disable")
 
 
 def feature_rows(answers: Mapping[int, FeatureDescription]) -> list[FeatureRow]:
-    """A row for each feature that any broker knows. `answers` holds the answers by broker."""
+    """A row for each feature that any broker knows. `answers` maps brokers to their answers."""
     newest = max(answers.values(), key=lambda d: d.finalized_epoch)
     levels = {f.name: f.max_version_level for f in newest.finalized}
     names = sorted({f.name for d in answers.values() for f in d.supported} | set(levels))
@@ -52,7 +52,7 @@ def feature_rows(answers: Mapping[int, FeatureDescription]) -> list[FeatureRow]:
 
 
 async def _ask(context: Context, admin: Admin) -> dict[int, FeatureDescription]:
-    """The answer of each broker; reports those that do not answer. Raises CommandError or
+    """The answer of each broker. Reports those that do not answer. Raises CommandError or
     ClientError if none does."""
     cluster = await admin.describe_cluster()
     answers: dict[int, FeatureDescription] = {}
@@ -85,7 +85,7 @@ async def _ask(context: Context, admin: Admin) -> dict[int, FeatureDescription]:
 async def features(
     context: Context, action: str | None, words: Sequence[str], *, unsafe: bool
 ) -> None:
-    """`pk cluster features`."""
+    """Run `pk cluster features`."""
     action = action or "list"
     if action not in ACTIONS:
         hint = did_you_mean(action, ACTIONS)
@@ -109,7 +109,7 @@ async def features(
 
 
 def _wanted(action: str, word: str, rows: Mapping[str, FeatureRow]) -> tuple[str, int]:
-    """The feature and level of a word. Raises Unusable."""
+    """Parse a feature and its level. Raises Unusable."""
     name, equals, text = word.partition("=")
     row = rows.get(name)
     if row is None:

@@ -1,9 +1,9 @@
 """`pk cluster health`: one screen with the problems, and an exit code for scripts.
 
-It shows those checks of `pk doctor` that look at whether records can be written and read, and
+It shows the checks of `pk doctor` that find out whether records can be written and read, and
 whether enough replicas have them. Only errors make the exit code 1. *Unknown* means that a request
-was refused or not answered: without an error, the exit code is that of the refusal, and the cluster
-is not called healthy.
+was refused or not answered. If there is no error, the exit code is then that of the refusal, and
+the cluster is not called healthy.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,12 +25,12 @@ from pk.net.client.errors import ControllerDown, ControllerSilent
 
 OK, UNKNOWN = "ok", "unknown"
 _WIDE: Final = 110
-"""Terminal columns needed to show the fix beside each check."""
+"""The number of terminal columns needed to show the fix beside each check."""
 _SHOWN: Final = tuple(check for check in CHECKS if check.healthy is not None)
 
 
 def check_rows(context: Context, snapshot: ClusterSnapshot) -> Iterator[CheckRow]:
-    """A row for each finding, and one for each check without any."""
+    """A row for each finding, and one for each check without a finding."""
     for check in _SHOWN:
         found = fixes_for(context, check.run(snapshot))
         for f in found:
@@ -46,7 +46,8 @@ def check_rows(context: Context, snapshot: ClusterSnapshot) -> Iterator[CheckRow
 
 
 def _reason(error: Exception) -> str:
-    """Why a check lacks its data, in a few words: the whole is said once, below the table."""
+    """Why a check lacks its data, in a few words: the full reason is given once, below the
+    table."""
     if isinstance(error, KafkaError):
         return error.name
     if isinstance(error, ControllerDown | ControllerSilent):
@@ -63,7 +64,7 @@ def _count(rows: Iterable[CheckRow], state: str) -> int:
 
 
 async def health(context: Context) -> int | None:
-    """`pk cluster health`."""
+    """Run `pk cluster health`."""
     admin = await context.admin()
     snapshot = await collect(admin, frozenset(need for check in _SHOWN for need in check.needs))
     rows = list(check_rows(context, snapshot))

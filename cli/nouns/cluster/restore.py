@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 OBJECTS_AT_ONCE: Final = 16
 ASKED_ROWS: Final = 40
-"""How many partitions to show with the question; the rest is counted."""
+"""The most partitions to show with the question; the others are counted."""
 SYSTEM: Final = "remote.log.storage.system.enable"
 URL: Final = "pk.remote.url"
 TIERED: Final = "remote.storage.enable"
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""For a topic whose configs the store does not have: nothing of it expires by itself."""
+"""The configs of a topic whose configs the store does not have: none of its records expire."""
 OF_OLD_BROKERS: Final = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
@@ -50,7 +50,7 @@ OF_OLD_BROKERS: Final = frozenset(
 
 
 async def restore(context: Context, options: "Restore") -> None:
-    """`pk cluster restore`."""
+    """Run `pk cluster restore`."""
     admin = await context.admin()
     if not context.change.dry_run:
         context.allow()
@@ -104,7 +104,8 @@ async def restore(context: Context, options: "Restore") -> None:
 
 
 async def _url_of(admin: Admin, given: str | None) -> str:
-    """The store that all brokers use. Raises CommandError if it is not the one given."""
+    """The URL of the store that all brokers use. Raises CommandError if they use different stores,
+    or another one than `given`."""
     brokers = (await admin.describe_cluster()).brokers
     resources = {r.ConfigResource(r.ResourceType.BROKER, str(b.node_id)): b for b in brokers}
     urls: dict[str, list[int]] = {}
@@ -136,8 +137,8 @@ def _found(
 def _chosen(
     found: Sequence[TopicFound], names: Sequence[str], cluster_ids: Sequence[str]
 ) -> list[TopicFound]:
-    """The topics to restore. Raises CommandError if the store does not have what was asked for, or
-    has topics of several clusters, of which none was chosen."""
+    """The topics to restore. Raises CommandError if the store does not have the requested ones, or
+    has topics of several clusters and none was chosen."""
     if missing := sorted(set(names) - {topic.name for topic in found}):
         raise CommandError(f"The store has no topic {join(missing)}.")
     everyone = sorted({one for topic in found for one in topic.cluster_ids})
@@ -211,7 +212,8 @@ async def _until_led(
     topics: Sequence[TopicFound],
     failed: Mapping[str, Exception],
 ) -> set[TopicPartition]:
-    """The partitions whose leaders have restored them; waits for them as long as for any answer."""
+    """Wait until the leaders have restored their partitions, as long as for any answer. Returns the
+    restored partitions."""
     partitions = [
         one.partition.tp for topic in topics if topic.name not in failed for one in topic.partitions
     ]

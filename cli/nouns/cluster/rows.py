@@ -72,7 +72,7 @@ class QuorumOfCluster(TypedDict):
 
 
 class FeatureRow(TypedDict):
-    """A feature: the level in force and the levels that every broker supports."""
+    """A feature: the current level, and the levels that every broker supports."""
 
     feature: str
     level: Annotated[int, Shown("FINALIZED")]
@@ -85,7 +85,7 @@ class FeatureRow(TypedDict):
 
 class RestoredRow(TypedDict):
     """A partition of a lost cluster, in `pk cluster restore`. The offsets are the first and the
-    last one that the store has."""
+    last in the store."""
 
     topic: str
     partition: int
@@ -111,4 +111,5 @@ FeatureChange = TypedDict(
         "error": Annotated[str | None, Shown(wide=True)],
     },
 )
-"""A feature whose level was changed; `from` is a word of Python."""
+"""A feature whose level was changed; the syntax is this one because `from` is a keyword of
+Python."""

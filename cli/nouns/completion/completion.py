@@ -91,7 +91,7 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def completion(context: Context, shell: str) -> None:
-    """`pk completion`."""
+    """Run `pk completion`."""
     if shell not in SCRIPTS:
         raise Unusable(f"SHELL must be one of {', '.join(SCRIPTS)}, not {shell!r}.")
     context.write(SCRIPTS[shell].encode())

@@ -19,7 +19,7 @@ from pk.net.client.results import (
 
 
 def apache_configs(text: str) -> list[tuple[str, str]]:
-    """The pairs of Apache's `k=v,k2=[a,b]`. Raises Unusable."""
+    """Parse the pairs of Apache's `k=v,k2=[a,b]`. Raises Unusable."""
     pairs: list[tuple[str, str]] = []
     rest = text
     while rest:
@@ -38,7 +38,7 @@ def apache_configs(text: str) -> list[tuple[str, str]]:
 
 
 def _changes(options: AlterConfigs) -> list[ConfigChange]:
-    """The changes that the command line asks for. Raises Unusable."""
+    """The changes that the command line requests. Raises Unusable."""
     pairs: list[tuple[str, str]] = list(options.config)
     for text in options.add_config:
         pairs += apache_configs(text)
@@ -60,8 +60,8 @@ def _changes(options: AlterConfigs) -> list[ConfigChange]:
 
 
 def _with_arguments(options: AlterConfigs) -> AlterConfigs:
-    """The options with KEY=VALUE among the arguments moved to `config`. TYPE and the first NAME
-    stay: a group's name may contain an equals sign."""
+    """The options, with each KEY=VALUE among the arguments moved to `config`. TYPE and the first
+    NAME stay, since a group's name may contain an equals sign."""
     named = options.topic or options.broker or options.group or options.entity_type
     words = [] if options.type is None else [options.type, *options.name]
     kept = 0 if named else 2
@@ -76,7 +76,7 @@ def _with_arguments(options: AlterConfigs) -> AlterConfigs:
 
 
 async def alter(context: Context, options: AlterConfigs) -> None:
-    """`pk configs alter`."""
+    """Run `pk configs alter`."""
     options = _with_arguments(options)
     resources = resources_of(options)
     if not resources:

@@ -28,7 +28,7 @@ from pk.net.client.results import ConfigEntry, ConfigResource, ResourceType
 
 
 async def describe(context: Context, options: DescribeConfigs) -> None:
-    """`pk configs describe`: the configs that were set; with --all, the defaults too."""
+    """Run `pk configs describe`: show the configs that were set; with --all, the defaults too."""
     resources = resources_of(options)
     several = len(resources) != 1
     if not resources:
@@ -91,7 +91,7 @@ def _style(row: Row) -> str | None:
 def _say_unknown_keys(
     context: Context, keys: Sequence[str], resource: ConfigResource, answer: Sequence[ConfigEntry]
 ) -> None:
-    """Says which of the `keys` asked for do not exist, with the nearest names."""
+    """Report which of the requested `keys` do not exist, with the nearest names."""
     found = {entry.name for entry in answer}
     for key in keys:
         if key not in found:
@@ -103,8 +103,7 @@ def _say_unknown_keys(
 
 
 def prose(rows: Sequence[Row], context: Context, *, several: bool) -> str:
-    """Configs with their documentation, as a page to read: the columns of a table would be too
-    narrow."""
+    """Configs with their documentation, as a page: the columns of a table would be too narrow."""
     width = min(context.streams.width if context.streams.out_terminal else 100, 100)
     lines: list[str] = []
     for row in rows:

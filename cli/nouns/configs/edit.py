@@ -1,9 +1,9 @@
-"""`pk configs edit`: the configs of one thing as a text in the user's editor.
+"""`pk configs edit`: opens the configs of a resource as text in the user's editor.
 
-The text is a properties file: a line `key=value` is a config that is set on the thing itself. Every
-other key follows as a comment with its default and its purpose. Removing the `#` sets a key;
-removing a line (or putting a `#` before it) restores the default. Only changes are sent. The text
-stays in a file of the user until it has been applied, so a failure does not lose it.
+The text is a properties file: a line `key=value` is a config that is set on the resource itself.
+All other keys follow as comments, each with its default and its purpose. Removing the `#` sets a
+key; removing a line (or putting a `#` before it) restores the default. Only changes are sent. The
+text stays in a file of the user until it has been applied, so a failure does not lose it.
 """
 
 import difflib
@@ -58,7 +58,7 @@ Entries = Mapping[str, ConfigEntry]
 
 
 async def edit(context: Context, options: EditConfigs) -> None:
-    """`pk configs edit`."""
+    """Run `pk configs edit`."""
     resources = resources_of(options)
     if len(resources) != 1:
         raise Unusable(
@@ -82,7 +82,7 @@ async def edit(context: Context, options: EditConfigs) -> None:
             return
     except CommandError:
         raise
-    except BaseException:  # Ctrl-C at the question, a lost cluster: the text outlives them
+    except BaseException:  # after Ctrl-C or a lost cluster, too, the text is kept
         context.say(_kept(context, resource, path))
         raise
     _remove(path, options.file)
@@ -93,8 +93,8 @@ async def edit(context: Context, options: EditConfigs) -> None:
 async def _edited(
     context: Context, options: EditConfigs, resource: ConfigResource, before: Entries, path: str
 ) -> Sequence[ConfigChange]:
-    """The changes in the edited text, once the broker would take them. Raises CommandError, naming
-    the file, if the user gives up or there is no terminal."""
+    """The changes in the edited text, once the broker accepts them. Raises CommandError, which
+    names the file, if the user gives up or there is no terminal."""
     while True:
         if not options.file or context.streams.in_terminal:
             context.lend_terminal()
@@ -119,8 +119,8 @@ async def _apply(
     changes: Sequence[ConfigChange],
     path: str,
 ) -> None:
-    """Shows the difference, asks, and changes what differs. An error names the file in which the
-    text is kept."""
+    """Show the difference, ask, and make the changes. An error names the file in which the text is
+    kept."""
     _say_difference(context, resource, before, changes)
     try:
         await _check_unchanged(context, resource, before, changes)
@@ -145,7 +145,7 @@ async def _apply(
 
 
 def _kept(context: Context, resource: ConfigResource, path: str) -> str:
-    """Names the file of the text, and the command that continues with it."""
+    """A sentence with the path of the text, and the command that continues with it."""
     thing = (entity_word(resource.type), shown_name(resource))
     again = shlex.join(("pk", *context.path, *thing, "--file", path))
     return f"Your text is in {path}; `{again}` opens it again."
@@ -154,8 +154,8 @@ def _kept(context: Context, resource: ConfigResource, path: str) -> str:
 async def _edit_again(
     context: Context, resource: ConfigResource, path: str, refused: Sequence[Exception]
 ) -> None:
-    """Returns if the user wants another try. Otherwise, or without a terminal, raises Refused,
-    naming the file."""
+    """Return if the user wants to try again. Otherwise raises Refused or, without a terminal,
+    CommandError; both name the file."""
     if context.streams.in_terminal and context.streams.err_terminal:
         for error in refused:
             context.say(sentence(error))
@@ -165,14 +165,13 @@ async def _edit_again(
         raise Refused(f"Nothing was changed. {_kept(context, resource, path)}")
     said = " ".join(map(sentence, refused))
     code = exit_of_rows(refused)
-    # The mistake is in the text, not in the command line.
+    # the mistake is in the text, not in the command line
     code = Exit.FAILED if code == Exit.USAGE else code
     raise CommandError(f"{said} {_kept(context, resource, path)}", code)
 
 
 async def _entries(context: Context, resource: ConfigResource) -> Entries:
-    """The configs of the resource as they are now, by key. Raises CommandError if it does not
-    exist."""
+    """The current configs of the resource, by key. Raises CommandError if it does not exist."""
     admin = await context.admin()
     answers = await admin.describe_configs([resource], include_documentation=True)
     if (error := answers.errors.get(resource)) is not None:
@@ -219,7 +218,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def as_property(value: str) -> str:
-    """A value as a properties file holds it."""
+    """Show the text as a line of a properties file."""
     out = value.replace("\\", "\\\\")
     for char, letter in (("\n", "n"), ("\r", "r"), ("\t", "t"), ("\f", "f")):
         out = out.replace(char, f"\\{letter}")
@@ -249,7 +248,8 @@ def changes_in(text: str, resource: ConfigResource, before: Entries) -> list[Con
 
 
 def _twice(text: str) -> str | None:
-    """The first key that is set on two lines; the second would win silently."""
+    """The first key that is set on two lines, of which the second would silently override the
+    first."""
     seen = set[str]()
     for line in text.splitlines():
         name = line.strip().partition("=")[0].strip()
@@ -264,7 +264,7 @@ def _twice(text: str) -> str | None:
 def _say_difference(
     context: Context, resource: ConfigResource, before: Entries, changes: Sequence[ConfigChange]
 ) -> None:
-    """The difference as a diff, in color on a terminal."""
+    """Show the difference as a diff, in color on a terminal."""
     names = sorted(change.name for change in changes)
     new = {c.name: c.value for c in changes if c.operation is ConfigOperation.SET}
     old = {name: own_value(resource, before.get(name)) for name in names}
@@ -291,7 +291,7 @@ def _say_difference(
 async def _check_unchanged(
     context: Context, resource: ConfigResource, before: Entries, changes: Sequence[ConfigChange]
 ) -> None:
-    """Raises Refused if another user has changed one of these keys since the text was opened."""
+    """Raise Refused if another user has changed one of these keys since the text was opened."""
     now = await _entries(context, resource)
     for change in changes:
         was, found = (own_value(resource, e.get(change.name)) for e in (before, now))
@@ -303,8 +303,8 @@ async def _check_unchanged(
 
 
 def _write(resource: ConfigResource, text: str) -> str:
-    """Writes the text to a file of the user, which keeps it after a failure; returns the path.
-    Raises CommandError."""
+    """Write the text to a file of the user, so that it survives a failure. Returns the path. Raises
+    CommandError."""
     try:
         directory = os.path.join(make_user_dir("state"), "edits")
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -319,7 +319,7 @@ def _write(resource: ConfigResource, text: str) -> str:
 
 
 def _existing(path: str) -> str:
-    """`path`, if there is such a file. Raises Unusable."""
+    """Check that the file `path` exists, and return `path`. Raises Unusable."""
     if not os.path.exists(path):
         raise Unusable(f"--file: {path} does not exist.")
     return path
@@ -334,6 +334,6 @@ def _read(path: str) -> str:
 
 
 def _remove(path: str, given: str | None) -> None:
-    """Removes a text that is applied, unless it is a file that the user named."""
+    """Remove a text that was applied, unless the user gave the file."""
     if given is None:
         os.unlink(path)

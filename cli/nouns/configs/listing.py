@@ -7,7 +7,8 @@ from pk.cli.runtime.context import Context
 
 
 async def list_resources(context: Context, *, type: str | None) -> None:
-    """`pk configs list`: resources that have configs of their own, of one `type` or of all."""
+    """Run `pk configs list`: show the resources with configs of their own, of one `type` or of
+    all."""
     wanted = [resource_type(type)] if type else []
     admin = await context.admin()
     listed = await admin.list_config_resources(wanted)

@@ -9,7 +9,8 @@ from pk.cli.options.values import Pair, config_pair
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """The resources whose configs are meant: by type and names, or as Apache's tool names them."""
+    """The resources whose configs are shown or changed: by type and names, or as Apache's tool
+    names them."""
 
     type: Annotated[
         str | None,

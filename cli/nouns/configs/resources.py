@@ -6,11 +6,11 @@ from pk.cli.nouns.configs.options import AlterConfigs, DescribeConfigs, EditConf
 from pk.net.client.results import ConfigResource
 
 QUOTAS = ("users", "clients", "ips", "user", "client", "client-id", "ip")
-"""Types that kafka-configs also accepts; pk has other commands for them."""
+"""Types that kafka-configs accepts too, but for which pk has other commands."""
 
 
 def resources_of(options: DescribeConfigs | AlterConfigs | EditConfigs) -> list[ConfigResource]:
-    """The resources that the command line names; none if it names a type alone. Raises Unusable."""
+    """The resources that the command line names; empty if it names only a type. Raises Unusable."""
     named = (("topic", options.topic), ("broker", options.broker), ("group", options.group))
     for word, name in named:
         if name is not None:

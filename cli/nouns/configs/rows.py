@@ -35,10 +35,10 @@ class ConfigRow(TypedDict):
     read_only: Annotated[bool, Shown(wide=True)]
     sensitive: Annotated[bool, Shown(wide=True)]
     synonyms: Annotated[dict[str, str | None], Shown(wide=True)]
-    """`layer:key` → the value there, the layer in force first."""
+    """`layer:key` → the value there; the layer that applies comes first."""
 
 
 class DocumentedConfigRow(ConfigRow):
-    """The same with --docs."""
+    """A config in `pk configs describe --docs`."""
 
     documentation: str | None

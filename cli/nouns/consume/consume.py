@@ -1,4 +1,4 @@
-"""`pk consume`: records to standard output.
+"""`pk consume`: writes records to standard output.
 
 It joins a group only with -g. Without -g, or if -g only supplies the commits for a position, it
 reads the partitions directly. A range ends by itself; otherwise the command runs until it is
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 async def consume(context: Context, options: "Consume") -> int | None:
-    """`pk consume`."""
+    """Run `pk consume`."""
     if options.share:
         from pk.cli.nouns.consume.share_group import consume_in_share_group
 
@@ -70,7 +70,7 @@ async def consume(context: Context, options: "Consume") -> int | None:
 async def _consume_spans(
     context: Context, request: Request, config: dict[str, object], output: Output
 ) -> bool:
-    """Reads partitions without a group; returns whether --timeout-ms ended it."""
+    """Read partitions without a group. Returns whether --timeout-ms ended it."""
     options = request.options
     isolation = IsolationLevel[parse(ConsumerConfig, config).isolation_level.upper()]
     known = await partitions_of(context, request)
@@ -104,7 +104,7 @@ async def _consume_spans(
 
 
 def _say_waiting(context: Context, options: "Consume", reader: RangeReader) -> None:
-    """Tells a user who gave no position what the command is waiting for."""
+    """Tell a user who gave no position what the command is waiting for."""
     if options.offset or options.from_beginning or reader.bounded:
         return
     if not context.streams.err_terminal:
@@ -119,7 +119,7 @@ async def _read(
     output: Output,
     later: LaterPartitions,
 ) -> bool:
-    """Reads the partitions; returns whether the timeout ended it."""
+    """Read the partitions. Returns whether the timeout ended it."""
     silence = Silence(context, reader.consumer)
     with _progress(context, reader, output) as progress:
         while (reader.open or later.waiting) and not output.full:
@@ -136,7 +136,7 @@ async def _read(
 
 
 async def _read_merged(context: Context, reader: RangeReader, output: Output) -> bool:
-    """Reads the partitions by time; returns whether the timeout ended it."""
+    """Read the partitions by time. Returns whether the timeout ended it."""
     silence = Silence(context, reader.consumer)
     with _progress(context, reader, output) as progress:
         async with aclosing(merged(reader)) as rounds:

@@ -1,4 +1,4 @@
-"""The configs of the consumer that `pk consume` reads with."""
+"""The configs of the consumer of `pk consume`."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 _DATA: Final = ("json", "jsonl", "csv", "yaml", "cbor")
-"""Formats that another program reads: output in them is an export."""
+"""Formats that another program reads; output in them is an export."""
 
 
 def default_isolation(options: "Consume") -> str:
-    """An export has committed records; what a person reads has all of them, as Apache's tool shows
-    it."""
+    """The isolation level if none is given: an export has only committed records, and output for
+    people has all records, as in Apache's tool."""
     return "read_committed" if options.format in _DATA else "read_uncommitted"
 
 
 def consumer_config(
     context: Context, options: "Consume", isolation: str, reset: str | None = None
 ) -> dict[str, object]:
-    """The consumer's configs. `isolation` is the level that it has unless the user gave one. It
-    joins the group of -g if `reset` (auto.offset.reset) is given, else no group."""
+    """The consumer's configs. `isolation` is the isolation level unless the user gave another. The
+    consumer joins the group of -g if `reset` (auto.offset.reset) is given, else no group."""
     config = client_config(
         ConsumerConfig,
         context.settings,

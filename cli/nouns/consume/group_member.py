@@ -23,13 +23,13 @@ _TICK_MS = 100
 """How often to check whether the end is reached."""
 
 _IDLE_POLL_MS = 1000
-"""How long to poll if the command need not stop at the end."""
+"""How long to poll if the command does not stop at the end."""
 
 
 async def consume_in_group(
     context: Context, request: Request, config: dict[str, object], output: Output
 ) -> bool:
-    """Reads as a member of a group; returns whether --timeout-ms ended it."""
+    """Read as a member of a group. Returns whether --timeout-ms ended it."""
     include = request.options.include
     if request.topics:
         admin = await context.admin()
@@ -51,11 +51,11 @@ async def consume_in_group(
 
 
 async def _commit_shown(consumer: Consumer, shown: Mapping[TopicPartition, int]) -> None:
-    """Commits the offsets of the records shown before an interrupt or an error, so that they are
-    not shown again.
+    """Commit, after an interrupt or an error, the offsets of the records shown until then, so that
+    they are not shown again.
 
-    Does not commit the consumer's positions: they are beyond the polled records, and some of those
-    may not be written yet.
+    Does not commit the consumer's positions: they are after the polled records, of which some may
+    not have been written yet.
     """
     ours = {tp: offset for tp, offset in shown.items() if tp in consumer.assignment}
     if not ours or not consumer.config.enable_auto_commit:
@@ -68,15 +68,16 @@ async def _commit_shown(consumer: Consumer, shown: Mapping[TopicPartition, int])
 
 
 class _Ends:
-    """The end of each of this member's partitions at assignment, and whether all are read up to
-    it."""
+    """The log ends of this member's partitions when they were assigned, and whether all are read up
+    to them."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._ends: dict[TopicPartition, int] = {}
 
     async def reached(self, dead: AbstractSet[TopicPartition]) -> bool:
-        """Whether all partitions are read up to their end, except `dead`, which have no leader."""
+        """Whether all partitions, except the `dead` ones without a leader, are read up to their
+        end."""
         consumer = self._consumer
         assigned = consumer.assignment - dead
         leader = consumer.cluster.metadata.leader
@@ -99,8 +100,8 @@ async def _poll_group(
     output: Output,
     shown: dict[TopicPartition, int],
 ) -> bool:
-    """Shows the records of assigned partitions; returns whether --timeout-ms ended it. Keeps in
-    `shown` the next offset of each partition."""
+    """Show the records of assigned partitions. Returns whether --timeout-ms ended it. Keeps the
+    next offset of each partition in `shown`."""
     to_end, timeout_ms = request.options.exit, request.timeout_ms
     last = trio.current_time()
     ends, silence = _Ends(consumer), Silence(context, consumer)
@@ -124,7 +125,8 @@ async def _poll_group(
 
 
 def _noted(parts: Iterable[Part], shown: dict[TopicPartition, int]) -> Iterator[Part]:
-    """`parts`; the offset after a part is in `shown` when the next one is asked for."""
+    """Yield `parts`. When the next part is requested, the offset after the previous one is in
+    `shown`."""
     for part in parts:
         yield part
         shown[TopicPartition(part.source.topic, part.source.partition)] = part.next_offset
@@ -133,8 +135,8 @@ def _noted(parts: Iterable[Part], shown: dict[TopicPartition, int]) -> Iterator[
 async def _polled(
     consumer: Consumer, left: int | None, wait_ms: float | None, profile: str | None
 ) -> list[Part]:
-    """A member's next records: whole batches, or with -n only as many as are left, since polling
-    marks them as read."""
+    """A member's next records: whole batches or, with -n, only as many records as are left, since
+    polling marks them as read."""
     if left is None:
         batches = await consumer.poll_batches(timeout_ms=wait_ms)
         return [part for batch in batches if (part := part_of(batch, profile=profile))]

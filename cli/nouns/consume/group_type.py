@@ -1,4 +1,4 @@
-"""What `pk consume` says if the group that it joins has another type."""
+"""The errors of `pk consume` if the group that it joins has another type."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,13 +10,13 @@ from pk.cli.runtime.failures import leaf
 from pk.core.errors import ErrorCode, KafkaError
 
 _OF_ANOTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-"""What a coordinator answers if a member joins a group of another type."""
+"""The errors of a coordinator if a member joins a group of another type."""
 
 
 @asynccontextmanager
 async def joining(context: Context, group: str, *, share: bool) -> AsyncGenerator[None]:
-    """Joins a group within. Raises CommandError if the group cannot be joined because of its type:
-    it is a share group, or (`share`) it is none."""
+    """Convert errors of a group that is joined during the block. Raises CommandError if the group's
+    type is wrong: it is a share group, or, if `share`, it is not."""
     try:
         yield
     except Exception as error:

@@ -27,7 +27,7 @@ _LEADERS_S = 1.0
 
 class LaterPartitions:
     """Adds partitions to a reader. Partitions that had no leader are read from their original
-    position, new ones (with --include also those of new topics) from their start."""
+    position, and new ones (with --include, also those of new topics) from their start."""
 
     def __init__(
         self,
@@ -44,10 +44,11 @@ class LaterPartitions:
         self._takes_new = not some and not reader.bounded
         self._known = set(reader.spans)
         self.waiting = waiting
-        """The partitions without a leader, and their last leader's epoch."""
+        """The partitions without a leader, and the epoch of their last leader."""
 
         self._gone_since: float | None = None
-        """Since when a topic that is waited for is unknown."""
+        """Since when a topic of `waiting` has not existed, in seconds of trio's clock; None if all
+        exist."""
 
         self._due = trio.current_time() + self._every_s
 
@@ -56,8 +57,9 @@ class LaterPartitions:
         return _LEADERS_S if self.waiting else _NEW_PARTITIONS_S
 
     async def check(self) -> None:
-        """Adds the partitions that have appeared. Call it often: it asks the cluster only at
-        intervals. Raises CommandError if a topic was deleted that the reader does not read."""
+        """Add the partitions that have appeared. Call it often: it asks the cluster only at
+        intervals. Raises CommandError if a topic of which the reader reads no partition was
+        deleted."""
         now = trio.current_time()
         if now < self._due or not (self.waiting or self._takes_new):
             return
@@ -73,8 +75,8 @@ class LaterPartitions:
         self._due = now + self._every_s
 
     async def _check_topics(self) -> None:
-        """Raises CommandError if a topic was deleted while all its partitions were without a
-        leader. If the reader reads a partition of the topic, it reports the deletion itself."""
+        """Raise CommandError if a topic was deleted while none of its partitions had a leader. If
+        the reader reads a partition of the topic, it reports the deletion itself."""
         unread = {tp.topic for tp in self.waiting} - {tp.topic for tp in self._reader.open}
         if not unread:
             return
@@ -104,8 +106,8 @@ class LaterPartitions:
         self._context.say(f"{named(partitions)} {have} a leader now.")
 
     async def _spans(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Span]:
-        """The offsets to read. If the position is the end, it means the end before the leader was
-        lost, not the new leader's current end."""
+        """The offsets to read. The position `end` means the end when the leader was lost, not the
+        new leader's current end."""
         spans = await spans_of(self._context, self._request, self._isolation, partitions)
         back: dict[TopicPartition, int] = {}
         for tp, span in spans.items():

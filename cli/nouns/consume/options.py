@@ -195,7 +195,7 @@ class Consume:
 
 
 def ends(values: Mapping[str, Any]) -> bool:
-    """Whether consuming with these values of options ends by itself and leaves no trace."""
+    """Whether consuming with these values of options ends by itself and changes nothing."""
     if values["group"] or values["share"]:
         return False
     bounded = values["exit"] or (values["tail"] and not values["follow"])

@@ -1,4 +1,4 @@
-"""The partitions that `pk consume` reads without a group, and the offsets to read of each."""
+"""The partitions that `pk consume` reads without a group, and the offsets to read in each."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -59,10 +59,10 @@ async def partitions_of(context: Context, request: Request) -> dict[TopicPartiti
 def without_leaderless(
     context: Context, found: Mapping[TopicPartition, Leadership], *, endless: bool
 ) -> list[TopicPartition]:
-    """The partitions to begin with: those that have a leader. Prints what happens to the others.
+    """The partitions to begin with: those that have a leader. Reports what happens to the others.
 
-    Reading without end adds them as soon as they have a leader. A range skips them, which fails the
-    command, but waits if none has a leader.
+    When reading without end, they are added as soon as they have a leader. A range skips them,
+    which fails the command, but waits if none has a leader.
     """
     dead = [tp for tp, lead in found.items() if not lead.led]
     if not dead:
@@ -85,7 +85,8 @@ async def spans_of(
     isolation: IsolationLevel,
     partitions: Iterable[TopicPartition],
 ) -> dict[TopicPartition, Span]:
-    """The offsets to read of each partition. Raises the first partition's error."""
+    """The offsets to read in each partition. Raises the error of the first partition that has
+    one."""
     admin, group = await context.admin(), request.options.group
     if request.positions.uses(Anchor.COMMITTED):
         check_group(request.positions, group)
@@ -100,7 +101,7 @@ async def spans_of(
     for tp in ranges:
         found = ranges.value(tp)
         spans[tp] = Span(found.begin, found.end)
-        # These notes are expected, or have been printed already.
+        # these notes are expected, or have been printed already
         if not found.note.startswith(("nothing after", "0 is before", "no commit", "ends at")):
             moved.setdefault(found.note, []).append(tp)
     moved.pop("", None)

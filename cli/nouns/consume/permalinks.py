@@ -32,11 +32,11 @@ _ELSEWHERE = {
     "exit": "--exit",
     "topics": "--topic",
 }
-"""Options that also say what to read, and so conflict with a permalink."""
+"""Options that also say what to read, and therefore conflict with a permalink."""
 
 
 def _links(context: Context, options: "Consume") -> list[Link]:
-    """The links of the command line. Raises Unusable."""
+    """The permalinks of the command line. Raises Unusable."""
     try:
         links = [parse_link(word) for word in options.topic]
     except ValueError as e:
@@ -52,8 +52,8 @@ def _links(context: Context, options: "Consume") -> list[Link]:
 
 
 def _use_profile(context: Context, name: str | None) -> None:
-    """Chooses the links' profile, and asks for no secrets of another. Raises Unusable if the
-    profile does not exist, or --profile names another."""
+    """Choose the profile of the links, without asking for secrets of another profile. Raises
+    Unusable if the profile does not exist, or --profile names another."""
     if name is None:
         return
     connection = context.connection
@@ -64,7 +64,7 @@ def _use_profile(context: Context, name: str | None) -> None:
 
 
 async def consume_links(context: Context, options: "Consume") -> int:
-    """Shows the record of each link, in order. A record that no longer exists is reported and fails
+    """Show the record of each link, in order. A record that no longer exists is reported and fails
     the command."""
     links = _links(context, options)
     _use_profile(context, links[0].profile)
@@ -83,7 +83,7 @@ async def _show_all(context: Context, options: "Consume", links: list[Link]) -> 
     topics = {link.topic for link in links}
     admin = await context.admin()
     described = {t.name: t for t in await existing_topics(context, admin, sorted(topics))}
-    # A link names one record, which may be shown even if its transaction aborted.
+    # A link names one record, which may be shown even if its transaction was aborted.
     config = consumer_config(context, options, "read_uncommitted")
     silence_ms = silence_limit(options.timeout_ms)
     with output.completed():
@@ -98,7 +98,7 @@ async def _show_all(context: Context, options: "Consume", links: list[Link]) -> 
 
 
 class _NoRecord(CommandError):
-    """A link leads to no record, for the reason `why`."""
+    """The record of a link does not exist, for the reason `why`."""
 
     def __init__(self, link: Link, why: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(f"there is no record at offset {link.offset}: {why}", code)
@@ -107,7 +107,7 @@ class _NoRecord(CommandError):
 async def _show(
     consumer: Consumer, link: Link, output: Output, profile: str | None, silence_ms: int | None
 ) -> None:
-    """Shows one record. Raises _NoRecord."""
+    """Show one record. Raises _NoRecord."""
     tp = TopicPartition(link.topic, link.partition)
     starts = await consumer.beginning_offsets([tp])
     ends = await consumer.end_offsets([tp])

@@ -19,19 +19,19 @@ class Request(NamedTuple):
     topics: tuple[str, ...]
     positions: Positions
     joins: bool
-    """Whether to read as a member of the group."""
+    """Whether the command reads as a member of the group."""
 
     reset: str
-    """auto.offset.reset in a group."""
+    """auto.offset.reset in a group; None if the command joins none."""
 
     @property
     def timeout_ms(self) -> int | None:
-        """How long to wait for a record; None forever."""
+        """How long to wait for a record; None means forever."""
         return silence_limit(self.options.timeout_ms)
 
 
 def request_of(options: "Consume") -> Request:
-    """Checks the options against each other. Raises Unusable."""
+    """Check the options for conflicts, and make the request. Raises Unusable."""
     topics = tuple(dict.fromkeys((*options.topic, *options.topics)))
     if any(word.startswith(SCHEME) for word in topics):
         raise Unusable("Give either permalinks or topics: a link names its topic.")

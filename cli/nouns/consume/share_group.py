@@ -3,7 +3,7 @@ has been written.
 
 A record that cannot be shown is given back to the group, or rejected with --skip-message-on-error.
 When the command ends, even by an interrupt, the records that were shown are acknowledged, and the
-rest goes back to the group at once.
+others are released immediately.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from pk.cli.nouns.consume.options import Consume
 
 _IDLE_POLL_MS = 1000
-"""How long to poll if the command need not stop."""
+"""How long to poll if the command has no reason to stop."""
 
 _QUIET_S = 3.0
-"""After this long without a record, a terminal shows the reason."""
+"""After this many seconds without a record, the command says on a terminal why it waits."""
 
 
 _GROUP: Final = "console-share-consumer"
-"""The group without -g, as in Apache's tool."""
+"""The group if -g is not given, as in Apache's tool."""
 
 _NOT_HERE: Final = (
     "offset",
@@ -58,12 +58,12 @@ _NOT_HERE: Final = (
     "where",
     "isolation_level",
 )
-"""Options that choose records. The coordinator of a share group chooses them, and a record that
-this member skips would still be withheld from the others."""
+"""Options that choose records. In a share group, the coordinator chooses them, and a record that
+this member skipped would still be withheld from the others."""
 
 
 async def consume_in_share_group(context: Context, options: "Consume") -> None:
-    """`pk consume --share`."""
+    """Run `pk consume --share`."""
     unfit = next((name for name in _NOT_HERE if context.given(name)), None)
     if unfit is not None:
         said = f"--{unfit.replace('_', '-')} cannot be combined with --share"
@@ -92,7 +92,7 @@ async def consume_in_share_group(context: Context, options: "Consume") -> None:
     config["share.acquire.mode"] = "record_limit" if options.num else "batch_optimized"
     with output.completed():
         async with applying_profile(context):
-            context.allow()  # records taken here are kept from others
+            context.allow()  # records acquired here are withheld from others
             await existing_topics(context, await context.admin(), topics)
             async with (
                 joining(context, group, share=True),
@@ -107,7 +107,7 @@ async def consume_in_share_group(context: Context, options: "Consume") -> None:
 async def _read(
     context: Context, options: "Consume", group: str, consumer: ShareConsumer, output: Output
 ) -> bool:
-    """Shows records until there are enough; returns whether --timeout-ms ended it."""
+    """Show records until there are enough. Returns whether --timeout-ms ended it."""
     timeout_ms = silence_limit(options.timeout_ms)
     kind = AcknowledgeType.ACCEPT
     if options.release:
@@ -141,7 +141,7 @@ def _show(
     *,
     lenient: bool,
 ) -> None:
-    """Writes a record, then acknowledges it."""
+    """Write a record, then acknowledge it."""
     source = Source(
         record.topic,
         record.partition,
@@ -161,7 +161,7 @@ def _show(
 
 
 def _say_waiting(context: Context, group: str, consumer: ShareConsumer) -> None:
-    """Tells a user what the command is waiting for."""
+    """Tell a user what the command is waiting for."""
     if not context.streams.err_terminal:
         return
     if not consumer.assignment:

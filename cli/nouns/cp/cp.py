@@ -1,8 +1,8 @@
 """`pk cp`: copies records from topics to a topic in this cluster or another.
 
-It shows the plan, asks, and then copies (`pk.cli.nouns.cp.run`). The source's profile guards only
-the reading and the target's the writing, so a source that is guarded as read-only can be copied
-from.
+It shows the plan, asks, and then copies (`pk.cli.nouns.cp.run`). The profile of the source guards
+only reading, and that of the target only writing, so a cluster whose profile is read-only can be
+the source.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pk.cli.nouns.cp.options import Copy
 
 _PLAN_ROWS = 12
-"""The question lists the partitions one by one if there are at most this many."""
+"""The most partitions that the question lists one by one."""
 
 
 class _Request(NamedTuple):
@@ -73,7 +73,7 @@ class Plan(NamedTuple):
 
 
 def _request(context: Context, options: "Copy") -> _Request:
-    """Checks the options against each other. Raises Unusable."""
+    """Check the options for conflicts, and make the request. Raises Unusable."""
     words = tuple(dict.fromkeys(options.source))
     names = tuple(w for w in words if not w.startswith(SCHEME))
     try:
@@ -122,7 +122,7 @@ def _check_exactly_once(options: "Copy", links: Sequence[Link]) -> None:
 
 
 async def copy(context: Context, options: "Copy") -> int | None:
-    """`pk cp`."""
+    """Run `pk cp`."""
     request = _request(context, options)
     absent = AbsentFields()
     wanted = record_filter(options.key, options.header, options.where, absent)
@@ -199,7 +199,7 @@ async def _ids(admin: Admin, target: Context) -> tuple[str | None, str | None]:
 async def _commits(
     admin: Admin, options: "Copy", ids: tuple[str | None, str | None]
 ) -> GroupCommits:
-    """The group that keeps the progress of --exactly-once. Raises Refused if it cannot."""
+    """The group that stores the progress of --exactly-once. Raises Refused if it has members."""
     assert options.group is not None
     if ids[0] != ids[1]:
         raise Refused(
@@ -227,7 +227,8 @@ async def _plan(
     *,
     same: bool,
 ) -> Plan:
-    """Plans the copy. Raises Unusable, CommandError, and the first partition's error."""
+    """Plan the copy. Raises Unusable, CommandError, and the error of the first partition that has
+    one."""
     options = request.options
     targets = {t.name: options.target.replace("{topic}", t.name) for t in topics}
     isolation = IsolationLevel[options.isolation_level.upper()]
@@ -297,9 +298,9 @@ def _rows(plan: Plan, copied: Mapping[TopicPartition, int] | None) -> list[Copie
 
 
 def _show(context: Context, plan: Plan, copied: Mapping[TopicPartition, int] | None) -> None:
-    # Before the copy the last column is empty: only formats for programs have it.
+    # Before the copy, the last column is empty; only formats for programs have it.
     rows = listing(CopiedRow, _rows(plan, copied), wide=("copied",) if copied is None else ())
-    # --where filters records here, not the rows of this list.
+    # Here --where filters records, not the rows of this list.
     look = context.output._replace(where=None)
     context.write(render(rows, look))
 
@@ -316,7 +317,7 @@ def _summary(plan: Plan, target: Context) -> str:
 async def _agree(
     context: Context, target: Context, plan: Plan, missing: Sequence[object], name: str
 ) -> None:
-    """Shows what would be copied, and asks. Raises Refused."""
+    """Show the plan, and ask. Raises Refused."""
     if not context.change.yes:
         if len(plan.spans) <= _PLAN_ROWS:
             say_table(context, listing(CopiedRow, _rows(plan, None), without=("copied",)))
@@ -340,8 +341,8 @@ def _say_dry(
 
 
 def _say_totals(context: Context, totals: Totals, kept: str | None) -> None:
-    """Prints the totals, even if the copy ended early; `kept` names the place that holds its
-    progress."""
+    """Print the totals, even if the copy ended early; `kept` names the place where its progress is
+    stored."""
     copied, read = sum(totals.copied.values()), totals.read
     left_out = f" of {read:,} read" if read != copied else ""
     lost = f"; {count(totals.lost, 'record')} could not be written" if totals.lost else ""

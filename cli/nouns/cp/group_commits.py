@@ -1,10 +1,10 @@
 """The progress of `pk cp --exactly-once`: offsets of a group, committed in the transactions that
 write the copies.
 
-A copy that starts takes the transactional id from any earlier one. That aborts the transaction that
-the earlier copy left open, so the offsets that the group then has are exactly those of the copies
-that readers of committed records see. The plan is made before that, and does not wait for the end
-of such a transaction, which may take until its time-out.
+A copy that starts takes over the transactional id and fences earlier copies. This aborts a
+transaction that an earlier copy left open, so the group's offsets are then exactly those of the
+records that read_committed consumers see. The plan is made before that, and does not wait for the
+end of such a transaction, which may last until its timeout.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _PAUSE_S = 0.1
 
 
 class GroupCommits:
-    """The offsets of a group that no member joins."""
+    """The offsets of a group without members."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -41,12 +41,12 @@ class GroupCommits:
 
     @property
     def transactional_id(self) -> str:
-        """The transactional id of a copy that is given none: copies of one group fence each
+        """The transactional id if none is given, so that copies with the same group fence each
         other."""
         return f"pk-cp-{self.group}"
 
     async def check_memberless(self, admin: Admin) -> None:
-        """Raises Refused if the group has members: they own its offsets."""
+        """Raise Refused if the group has members, since these commit its offsets."""
         described = (await admin.describe_groups([self.group])).ok.get(self.group)
         if described is not None and described.members:
             raise Refused(
@@ -63,8 +63,8 @@ class GroupCommits:
         *,
         taken_over: bool,
     ) -> dict[TopicPartition, Span]:
-        """`spans`, starting at the group's offsets. Records deleted since then, before `starts`,
-        are a failure; it is reported only when the offsets are final, or in a dry run.
+        """The `spans` from the group's offsets on. Records before `starts` that were deleted since
+        then are a failure, which is reported only once the offsets are final, or in a dry run.
 
         The offsets are final if the transactional id is `taken_over`. Raises KafkaError,
         ClientError.
@@ -76,7 +76,7 @@ class GroupCommits:
         return resumed_spans(spans, starts, self._committed)
 
     async def _offsets(self, admin: Admin, *, stable: bool) -> dict[TopicPartition, int]:
-        """The group's committed offsets; if `stable`, read when no open transaction can change
+        """The group's committed offsets; with `stable`, only once no open transaction can change
         them."""
         answers: Answers[TopicPartition, OffsetAndMetadata | None] = Answers()
 
@@ -95,8 +95,7 @@ class GroupCommits:
         return {tp: commit.offset for tp, commit in answers.ok.items() if commit is not None}
 
     async def send(self, producer: Producer, positions: Mapping[TopicPartition, int]) -> None:
-        """Commits `positions` with the producer's open transaction. Raises KafkaError,
-        ClientError."""
+        """Commit `positions` in the producer's open transaction. Raises KafkaError, ClientError."""
         changed = {tp: o for tp, o in positions.items() if self._committed.get(tp) != o}
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in changed.items()}
         await producer.send_offsets(offsets, GroupMetadata(self.group))
@@ -104,7 +103,7 @@ class GroupCommits:
 
 
 async def take_over(producer: Producer) -> None:
-    """Becomes the only producer of the transactional id: a transaction that an earlier one left
+    """Become the only producer of the transactional id. A transaction that an earlier producer left
     open is aborted."""
     async with producer.transaction():
         pass

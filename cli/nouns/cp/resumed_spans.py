@@ -14,7 +14,7 @@ def resumed_spans(
     starts: Mapping[TopicPartition, int],
     positions: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, Span]:
-    """`spans`, starting at `positions`, or at `starts` if the records between the two were
+    """The `spans` from `positions` on, or from `starts` if the records between the two were
     deleted."""
     return {
         tp: Span(max(positions[tp], starts[tp]), span.end) if tp in positions else span
@@ -28,8 +28,7 @@ def report_deleted(
     starts: Mapping[TopicPartition, int],
     positions: Mapping[TopicPartition, int],
 ) -> None:
-    """Reports as a failure the records of `spans` that were deleted (before `starts`) and not
-    copied."""
+    """Report, as a failure, records of `spans` before `starts` that were deleted and not copied."""
     for tp in spans:
         at = positions.get(tp)
         if at is not None and at < starts[tp]:

@@ -14,5 +14,5 @@ CopiedRow = TypedDict(
         "copied": int | None,
     },
 )
-"""A partition that is copied. `offsets` counts those from `from` up to `up_to`, which is None if
-the copy continues with new records; `copied` is None before the copy."""
+"""A partition that is copied. `offsets` is the number of offsets from `from` to `up_to`, which is
+None if the copy continues with new records; `copied` is None before the copy."""

@@ -1,13 +1,13 @@
-"""The copying of `pk cp`: reads ranges, hands records to the producer, and saves its progress.
+"""Copies for `pk cp`: reads ranges, passes the records to the producer, and saves the progress.
 
 The producer sends batches on its own, so at any moment some records are not acknowledged yet. About
-once a second, reading pauses until all of them are; then the offsets read so far go into the state
-file. A copy that crashes and continues from the file therefore loses nothing, and writes again at
+once a second, reading pauses until all of them are; then the offsets read so far are written to the
+state file. Therefore a copy that crashes and continues from the file loses nothing, and repeats at
 most the records since the last save.
 
-If --exactly-once is given, the progress is a group's offsets, committed in the same transaction as
-the records, also about once a second. A copy that ends early aborts its open transaction: neither
-its records nor its offsets count.
+If --exactly-once is given, the progress is the offsets of a group, which are committed in the same
+transaction as the records, also about once a second. A copy that ends early aborts its open
+transaction, so neither its records nor its offsets count.
 """
 
 import os
@@ -48,8 +48,8 @@ _BEHIND_S = 0.1
 """A copy with --rate that is later than this does not catch up."""
 
 _AHEAD_S = 0.01
-"""Records due within this time are written at once: sleeping for each one would be slower than the
-rate."""
+"""Records that are due within this time are written immediately: sleeping for each one would make
+the copy slower than the rate."""
 
 _LAST_WORDS_S = 15.0
 """How long an interrupted copy waits for acknowledgements."""
@@ -66,15 +66,15 @@ class Job(NamedTuple):
     """The first offset of each partition."""
 
     commits: GroupCommits | None = None
-    """The group that keeps the progress of --exactly-once."""
+    """The group that stores the progress of --exactly-once."""
 
 
 class Totals:
-    """The copied records so far."""
+    """The number of records copied so far."""
 
     def __init__(self, copied: dict[TopicPartition, int]) -> None:
         self.copied = copied
-        """The number of records of each source partition that were handed to the producer."""
+        """The number of records of each source partition that were passed to the producer."""
 
         self.read = 0
         self.bytes_read = 0
@@ -82,19 +82,18 @@ class Totals:
         self.error: Exception | None = None
         self.finished = False
         self.positions: dict[TopicPartition, int] = {}
-        """The offset in each source partition before which everything was copied and
-        acknowledged."""
+        """Source partition → the offset before which everything was copied and acknowledged."""
 
         self._began = time.monotonic()
         self._safe = dict(copied)
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Counts the records up to `positions` as committed."""
+        """Count the records up to `positions` as committed."""
         self.positions = dict(positions)
         self._safe = dict(self.copied)
 
     def roll_back(self) -> None:
-        """Forgets the records since the last commit, which were aborted."""
+        """Forget the records since the last commit, which were aborted."""
         self.copied.update(self._safe)
         self.lost = 0
 
@@ -103,7 +102,7 @@ class Totals:
         return time.monotonic() - self._began
 
     def on_delivery(self, batch: BatchDelivered) -> None:
-        """The producer calls this for each batch."""
+        """The callback of the producer for each batch."""
         if batch.error is not None:
             self.lost += batch.count
             self.error = self.error or batch.error
@@ -119,7 +118,8 @@ def _consumer_config(context: Context, options: "Copy") -> dict[str, object]:
         },
     )
     config.pop("group.id", None)
-    # Without a reset, records deleted before they are read are an error and not skipped silently.
+    # Without a reset, records that are deleted before they are read cause an error, and are not
+    # skipped silently.
     config |= {
         "auto.offset.reset": "none",
         "enable.auto.commit": "false",
@@ -135,7 +135,8 @@ def _producer_config(
     defaults: dict[str, object] = {"linger.ms": "20", "batch.size": str(1 << 17)}
     if options.compression:
         defaults["compression.type"] = options.compression
-    # With one cluster, -X is for the consumer; the producer takes the keys that it knows.
+    # If there is one cluster, -X is for the consumer, and the producer takes the keys that it
+    # knows.
     about = ConsumerConfig if target is context else ProducerConfig
     config = client_config(
         ProducerConfig, target.settings, defaults, about=about, transactional=commits is not None
@@ -147,7 +148,7 @@ def _producer_config(
 
 
 def _headers(options: "Copy") -> Callable[[Headers], Headers] | None:
-    """A function that changes a record's headers; None if they stay as they are."""
+    """A function that changes the headers of a record; None if they stay unchanged."""
     given = tuple((name, os.fsencode(value)) for name, value in options.set_header)
     away = {name for name, _ in given} | set(options.drop_header)
     if not away:
@@ -169,8 +170,8 @@ class _Writer:
         self._due = float("-inf")
 
     async def send(self, part: Part, record: Record) -> None:
-        """Hands one record to the producer; waits while its buffer is full. Raises CommandError if
-        it cannot be sent."""
+        """Pass a record to the producer; wait while its buffer is full. Raises CommandError if it
+        cannot be sent."""
         if self._each_s is not None:
             await self._wait_for_turn(self._each_s)
         headers = record.headers if self._headers is None else self._headers(record.headers)
@@ -213,9 +214,9 @@ class _Writer:
 async def copy_records(
     context: Context, target: Context, job: Job, totals: Totals, state: StateFile
 ) -> None:
-    """Copies until the spans end, -n is reached, or it is interrupted. Raises CommandError."""
+    """Copy until the spans end, -n is reached, or the copy is interrupted. Raises CommandError."""
     totals.positions = {tp: span.begin for tp, span in job.spans.items()}
-    state.save(totals.positions)  # a state file that cannot be written should fail before the copy
+    state.save(totals.positions)  # if the state file cannot be written, fail before the copy
     try:
         async with (
             open_consumer(
@@ -230,8 +231,7 @@ async def copy_records(
         ):
             spans = job.spans
             if job.commits is not None:
-                # An earlier copy may have committed until this moment, and commits nothing from now
-                # on.
+                # An earlier copy may have committed until now, and cannot commit any more.
                 await take_over(producer)
                 admin = await context.admin()
                 spans = await job.commits.resumed(
@@ -273,8 +273,8 @@ class _Run:
         self._transactions = Transactions(producer)
 
     async def run(self) -> None:
-        """Copies. Whatever ends it, waits for acknowledgements and saves the progress; or aborts
-        the open transaction."""
+        """Copy the records. In any case, wait at the end for acknowledgements and save the
+        progress, or abort the open transaction."""
         if self._commits is None:
             await self._run_at_least_once()
         else:
@@ -353,7 +353,7 @@ class _Run:
             self._check()
 
     async def _note(self) -> None:
-        """Waits for acknowledgements, then saves the progress unless a record was refused."""
+        """Wait for acknowledgements, then save the progress unless a record was refused."""
         read_to = dict(self._read_to)
         if self._commits is not None:
             await self._commit(self._commits, read_to)
@@ -365,8 +365,8 @@ class _Run:
         self._noted = trio.current_time()
 
     async def _commit(self, commits: GroupCommits, read_to: Mapping[TopicPartition, int]) -> None:
-        """Commits the copies so far, and `read_to` with them. Raises CommandError, KafkaError,
-        ClientError."""
+        """Commit the records copied so far together with `read_to`. Raises CommandError,
+        KafkaError, ClientError."""
         moved = {tp: o for tp, o in read_to.items() if o != self._totals.positions[tp]}
         if moved or self._transactions.is_open:
             await self._transactions.begin()
@@ -378,7 +378,7 @@ class _Run:
         self._noted = trio.current_time()
 
     def _check(self) -> None:
-        """Raises CommandError if records were not written."""
+        """Raise CommandError if records were not written."""
         totals = self._totals
         if totals.error is not None:
             were = "was" if totals.lost == 1 else "were"

@@ -1,8 +1,9 @@
 """The file in which a copy saves its progress (`pk cp --state`).
 
-It is JSON, written whole and renamed into place after the target has acknowledged everything before
-the offsets in it: it may be behind the copied records, but never ahead. It holds the ids of both
-clusters and of the topics, so a copy does not continue with another topic of the same name.
+The file is JSON. It is written to a new file and renamed after the target has acknowledged
+everything before its offsets, so it may be behind the copied records, but never ahead of them. It
+has the ids of both clusters and of the topics, so a copy does not continue with another topic of
+the same name.
 """
 
 import fcntl
@@ -24,7 +25,7 @@ _KIND = "pk cp"
 
 
 class StateFile:
-    """A copy's progress on disk; without a path nothing is saved."""
+    """The progress of a copy on disk; without a path, nothing is saved."""
 
     def __init__(
         self,
@@ -36,15 +37,15 @@ class StateFile:
         self._targets = targets
         self._clusters = list(clusters)
         self._topics: dict[str, dict[str, Any]] = {}
-        """The file's entry for each topic, including topics that are not copied now."""
+        """The entry of each topic in the file, including topics that are not copied now."""
 
         self.found = False
-        """Whether there was a file to continue from."""
+        """Whether there was a file from which to continue."""
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Keeps other copies from using the file while the block runs: both would copy the same
-        records. The lock is a second file, removed afterwards. Raises CommandError."""
+        """Lock the file during the block, since two copies would copy the same records. The lock is
+        a second file, removed afterwards. Raises CommandError."""
         if self.path is None:
             yield
             return
@@ -75,7 +76,7 @@ class StateFile:
                     "file."
                 ) from None
             except FileNotFoundError:
-                pass  # its holder has just removed it
+                pass  # the other process has just removed it
             os.close(fd)
 
     def resumed(
@@ -85,8 +86,8 @@ class StateFile:
         starts: Mapping[TopicPartition, int],
         topics: Sequence[TopicDescription],
     ) -> dict[TopicPartition, Span]:
-        """`spans`, starting at the positions in the file. Records that were deleted since then
-        (before `starts`) are reported as a failure.
+        """The `spans` from the positions in the file on. Records before `starts` that were deleted
+        since then are reported as a failure.
 
         Raises CommandError, or Refused if the file belongs to another copy.
         """
@@ -144,7 +145,7 @@ class StateFile:
         self.found = any(t["positions"] for t in self._topics.values())
 
     def save(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Saves that everything before `positions` is copied. Raises CommandError."""
+        """Save that everything before `positions` was copied. Raises CommandError."""
         if self.path is None:
             return
         for tp, offset in positions.items():

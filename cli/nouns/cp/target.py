@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def target_context(context: Context, options: "Copy") -> Context:
-    """The context of the cluster to write to: `context` itself unless another was named. Raises
+    """The context of the target cluster: `context` itself unless another cluster is named. Raises
     Unusable."""
     check_address(options.to_bootstrap_server, "--to-bootstrap-server")
     if options.to_profile is not None and not options.to_profile.strip():
@@ -45,7 +45,7 @@ def target_context(context: Context, options: "Copy") -> Context:
         given = shared | dict(options.to_property)
         target = context.for_cluster(context.settings._replace(given=given))
     else:
-        # Not the chosen profile nor that of the environment: their secrets belong to the source.
+        # neither the chosen profile nor that of the environment, whose secrets are for the source
         profile = choose_profile(options.to_profile) if options.to_profile else None
         given = dict(options.to_property)
         address = options.to_bootstrap_server
@@ -96,12 +96,12 @@ async def target_description(
 
 
 async def say_stamped(context: Context, target: Context, names: Iterable[str]) -> None:
-    """Names the targets that replace timestamps by the time of the append, in spite of
+    """Name the targets that replace timestamps by the time of the append, in spite of
     --keep-timestamp."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     key = "message.timestamp.type"
     answers = await (await target.admin()).describe_configs(resources, keys=[key])
-    # A copy does not need the right to read configs.
+    # A copy does not require the right to read configs.
     for resource, entries in answers.ok.items():
         if any(e.name == key and e.value == "LogAppendTime" for e in entries):
             context.say(f"{resource.name} has {key}=LogAppendTime: --keep-timestamp has no effect.")
@@ -115,7 +115,7 @@ async def create_targets(
     missing: Iterable[TopicDescription],
     options: "Copy",
 ) -> None:
-    """Creates targets like their sources: partitions, replicas, and the topic's own configs. Raises
+    """Create targets like their sources: partitions, replicas, and the topic's own configs. Raises
     the first error."""
     sources = list(missing)
     if not sources:
@@ -130,7 +130,7 @@ async def create_targets(
         configs: dict[str, str | None] = {
             e.name: e.value for e in entries if e.source == ConfigSource.TOPIC
         }
-        # Throttles name replicas, which are those of the source's cluster.
+        # Throttles name replicas of the source's cluster.
         configs = {k: v for k, v in configs.items() if not k.endswith(".throttled.replicas")}
         replicas = max(len(p.replicas) for p in source.partitions)
         new.append(

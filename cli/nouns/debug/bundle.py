@@ -1,7 +1,7 @@
-"""`pk debug bundle`: the data that a bug report needs, as a zip file without secrets.
+"""`pk debug bundle`: writes the data for a bug report to a zip file, without secrets.
 
-The command does not fail if the cluster cannot be read, since a bundle is needed most when
-something is broken: `errors.txt` lists the missing parts.
+The command does not fail if the cluster cannot be read, since a bundle is most useful if something
+is broken: `errors.txt` lists the missing parts.
 """
 
 import json
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from pk.cli.nouns.debug.commands import MakeBundle
 
 LOG_BYTES: Final = 1 << 20
-"""How much of the end of a log is taken."""
+"""The number of bytes that are taken from the end of a log."""
 
 _SECRET_MIN: Final = 4
-"""Shorter secrets are not searched for in text: they would be found in words."""
+"""Shorter secrets are not searched for in text, since they may be part of words."""
 
 Part = tuple[str, str, str]
 """A file of the bundle: its name, its contents in words, and its text."""
 
 
 async def bundle(context: Context, options: "MakeBundle") -> None:
-    """`pk debug bundle`. Raises CommandError if the file cannot be written."""
+    """Run `pk debug bundle`. Raises CommandError if the file cannot be written."""
     path = options.to or time.strftime("pk-debug-%Y%m%d-%H%M%S.zip")
     problems: list[str] = []
     parts: list[Part] = [("versions.json", "pk, Python and libraries", _json(versions()))]
@@ -66,7 +66,7 @@ async def bundle(context: Context, options: "MakeBundle") -> None:
 
 
 def _write(path: str, parts: Sequence[Part]) -> None:
-    """Writes the bundle, which only its owner may read. Raises CommandError."""
+    """Write the bundle, which only its owner may read. Raises CommandError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         opened = os.open(os.path.expanduser(path), flags, 0o600)
@@ -80,7 +80,7 @@ def _write(path: str, parts: Sequence[Part]) -> None:
 
 
 async def _of_cluster(context: Context, problems: list[str]) -> list[Part]:
-    """The cluster's own state; empty if no broker answers."""
+    """The state of the cluster itself; empty if no broker answers."""
     try:
         admin = await context.admin()
     except (CommandError, ClientError, KafkaError, OSError) as e:
@@ -101,7 +101,7 @@ async def _of_cluster(context: Context, problems: list[str]) -> list[Part]:
         except (ClientError, KafkaError, OSError) as e:
             problems.append(f"{what}: {sentence(e)}")
             if isinstance(e, ClientError) and not parts:
-                break  # no broker answers; each question more would wait for one again
+                break  # no broker answers, and each request would wait again
         else:
             parts.append((name, what, _json(found)))
     return parts
@@ -135,8 +135,8 @@ def _value(entry: r.ConfigEntry) -> str | None:
 
 
 def _own_secrets(context: Context) -> list[str]:
-    """The secrets that pk itself connects with: they must not be in the bundle wherever they come
-    from."""
+    """The secrets with which pk itself connects. They must not be in the bundle, whatever their
+    source."""
     settings = context.settings
     known: Mapping[str, str] = {**settings.properties, **settings.given}
     secrets = {v for k, v in known.items() if is_secret(k, v) and len(v) >= _SECRET_MIN}
@@ -144,7 +144,7 @@ def _own_secrets(context: Context) -> list[str]:
 
 
 def _end_of(path: str) -> str:
-    """The last megabyte of a file, from the start of a line. Raises OSError."""
+    """The last `LOG_BYTES` of a file, from the start of a line. Raises OSError."""
     with open(os.path.expanduser(path), "rb") as file:
         size = file.seek(0, os.SEEK_END)
         begin = max(size - LOG_BYTES, 0)

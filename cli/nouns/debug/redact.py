@@ -1,4 +1,4 @@
-"""Takes secrets out of what a bundle holds."""
+"""Removes secrets from the texts of a bundle."""
 
 import json
 import re
@@ -22,15 +22,15 @@ _LOGGED: Final = re.compile(
 
 
 def is_secret(key: str, value: str | None) -> bool:
-    """Whether the value of a config may be a secret. A number or a boolean is none:
+    """Whether the value of a config may be a secret. A number or a boolean is not one, as in
     `delegation.token.max.lifetime.ms`."""
     plain = value is None or value == "" or re.fullmatch(r"-?[\d.]+|true|false", value)
     return not plain and _SECRET_NAME.search(key) is not None
 
 
 def scrubbed(log: str) -> str:
-    """A log without what looks like a secret. An unquoted value is hidden to the end of its line,
-    since it may hold blanks."""
+    """Remove everything from a log that looks like a secret. An unquoted value is removed up to the
+    end of its line, since it may contain spaces."""
 
     def hidden(found: re.Match[str]) -> str:
         quote = found["quote"] or ""
@@ -40,7 +40,7 @@ def scrubbed(log: str) -> str:
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """Text without these secrets, also as JSON writes them."""
+    """Remove these secrets from a text, also in the form that they have in JSON."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN).replace(json.dumps(secret)[1:-1], HIDDEN)
     return text

@@ -57,8 +57,8 @@ CheckName = Literal[
     "acls-without-resource",
     "users-without-password",
 ]
-"""The names of the checks in `pk.cli.diagnosis.checks`, which help must not import; a test
-compares."""
+"""The names of the checks in `pk.cli.diagnosis.checks`, which help must not import; a test compares
+them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from pk.cli.terminal.styles import styled
 from pk.cli.terminal.text import escaped_lines
 
 _PROSE: Final = 100
-"""Longer lines of prose are hard to read, however wide the terminal."""
+"""Longer lines of text are hard to read, even on a wide terminal."""
 _STYLES: Final = {ERROR: "red", WARNING: "yellow", NOTE: "cyan"}
 
 
@@ -44,7 +44,7 @@ def _style(row: FindingRow) -> str | None:
 async def doctor(
     context: Context, *, check: Collection[str], list_checks: bool, fail_on: str
 ) -> int | None:
-    """`pk doctor`."""
+    """Run `pk doctor`."""
     if list_checks:
         context.show(listing(CheckRow, [{"check": c.name, "help": c.help} for c in CHECKS]))
         return None
@@ -72,7 +72,7 @@ def _fails(found: Iterable[Finding], least: str) -> bool:
 
 
 def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
-    """The findings as text."""
+    """Show the findings as text."""
     lines: list[str] = []
     room = max(min(width, _PROSE), 40)
     for f in found:
@@ -84,7 +84,7 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
         lines.append(head)
         lines += filled(text, room, "  ", "  ")
         if f.fix:
-            # Not wrapped, so that it can be copied.
+            # not wrapped, so that it can be copied
             lines.append(f"  $ {styled(f.fix, 'bold') if colour else f.fix}")
         lines.append("")
     return "".join(f"{line}\n" for line in lines)
@@ -93,8 +93,8 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
 def verdict(
     cluster: str, found: Sequence[Finding], chosen: Sequence[Check], unseen: int = 0
 ) -> str:
-    """`prod: 2 errors, 1 warning; 28 of 31 checks found nothing.` With `unseen` parts, it says how
-    many, and does not call the cluster healthy."""
+    """The verdict in a sentence: `prod: 2 errors, 1 warning; 28 of 31 checks found nothing.` With
+    `unseen` parts, it gives their number, and does not call the cluster healthy."""
     quiet = len({c.name for c in chosen} - {f.check for f in found})
     blind = f" {unchecked_counted(unseen).capitalize()}." if unseen else ""
     if unseen and not found:

@@ -1,4 +1,4 @@
-"""`pk test faults`: what brokers of pk do wrong because a test asked for it."""
+"""`pk test faults`: faults that brokers of pk make for a test."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -26,8 +26,8 @@ REQUEST_KINDS = ("fail", "delay", "drop", "drop-answer")
 
 
 async def _admin(context: Context) -> "Admin":
-    """An admin client that no fault affects: a fault for Metadata would else prevent that it is
-    cleared. Raises ConfigError."""
+    """An admin client that no fault affects: otherwise a fault for Metadata could not be removed.
+    Raises ConfigError."""
     settings = context.settings
     properties = {**settings.properties, "client.id": FAULTS_CLIENT_ID}
     context.use(settings._replace(properties=properties))
@@ -35,7 +35,7 @@ async def _admin(context: Context) -> "Admin":
 
 
 async def list_faults(context: Context) -> None:
-    """`pk test faults list`."""
+    """Run `pk test faults list`."""
     admin = await _admin(context)
     rows: list[FaultRow] = [
         {
@@ -58,10 +58,10 @@ async def list_faults(context: Context) -> None:
 
 
 async def add(context: Context, options: AddFault) -> None:
-    """`pk test faults add`."""
+    """Run `pk test faults add`."""
     request = _request(options)
     admin = await _admin(context)
-    # Also a dry run says that these brokers make no faults.
+    # a dry run, too, says that these brokers make no faults
     brokers = await admin.ask_faults(PkFaultsRequest(action="list"))
     if context.change.dry_run:
         _show(context, options.kind, options.target, dict.fromkeys(brokers, "would be done"))
@@ -82,7 +82,7 @@ async def add(context: Context, options: AddFault) -> None:
 
 
 async def clear(context: Context, fault: int | None) -> None:
-    """`pk test faults clear`."""
+    """Run `pk test faults clear`."""
     admin = await _admin(context)
     brokers = await admin.ask_faults(PkFaultsRequest(action="list"))
     having = [

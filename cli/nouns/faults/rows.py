@@ -6,7 +6,7 @@ from pk.cli.output.rows import Shown
 
 
 class FaultRow(TypedDict):
-    """A fault that is in force."""
+    """A fault that is active."""
 
     broker: int
     fault: int
@@ -15,9 +15,9 @@ class FaultRow(TypedDict):
     error: str | None
     delay_ms: int
     times: Annotated[int | None, Shown("LEFT", null="all")]
-    """How many more requests it meets; null for all."""
+    """The number of requests that it will still affect; null for all."""
     met: int
-    """How many requests it has met."""
+    """The number of requests that it has affected."""
     client_id: Annotated[str | None, Shown(null="any")]
 
 
