@@ -58,7 +58,7 @@ _LISTED = "; `pk --help` lists commands and pages."
 
 
 def show_help(context: "Context", words: Sequence[str], man: str | None) -> None:
-    """`pk help`."""
+    """Run `pk help`."""
     from pk.cli.command_line.help import help_text, text_width
     from pk.cli.command_line.other_tools import WORDS
     from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
@@ -98,7 +98,8 @@ def show_help(context: "Context", words: Sequence[str], man: str | None) -> None
 
 
 def _searched(word: str) -> str | None:
-    """The page that explains a word: a config's name or an error's; None if it is neither."""
+    """The page that explains a word, which is the name of a config or an error; None if it is
+    neither."""
     from pk.cli.config_keys.search import search
     from pk.core.errors import ErrorCode
 

@@ -21,7 +21,7 @@ from pk.cli.runtime.results import show_results
 
 
 async def delete(context: Context, options: DeleteGroups) -> None:
-    """`pk groups delete`. Raises Refused if a group has members."""
+    """Run `pk groups delete`. Raises Refused if a group has members."""
     apache_timeout(context, options.timeout)
     admin = await context.admin()
     named = (*options.group, *options.groups)
@@ -52,7 +52,8 @@ async def delete(context: Context, options: DeleteGroups) -> None:
         f"{context.settings.cluster_name}: {join(there)}."
     )
     await context.agree("Delete?", name=there[0] if len(there) == 1 else context.settings.bootstrap)
-    # A share group that is gone cannot be told from a consumer group: undo would make one of those.
+    # A deleted share group cannot be distinguished from a consumer group, so undo would create a
+    # consumer group.
     kept = {g.group_id: commits.get(g.group_id, NO_COMMITS).ok for g in groups if g.type != SHARE}
     change_id = await keep_commits(context, admin, kept)
     answers = await admin.delete_groups(there)

@@ -25,7 +25,7 @@ from pk.net.client import results as r
 
 
 async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
-    """`pk groups delete-offsets`."""
+    """Run `pk groups delete-offsets`."""
     apache_timeout(context, options.timeout)
     wanted = selected(options.topics)
     if not wanted:

@@ -33,8 +33,8 @@ from pk.net.client import results as r
 
 
 async def describe(context: Context, options: DescribeGroups) -> None:
-    """`pk groups describe`: a section for each group, its members alone (-m) or its state alone
-    (-s)."""
+    """Run `pk groups describe`: show a section for each group, only its members (-m), or only its
+    state (-s)."""
     apache_timeout(context, options.timeout)
     if options.members + options.state + options.offsets > 1:
         raise Unusable("--members, --state and --offsets cannot be combined.")

@@ -1,5 +1,4 @@
-"""Commits that a command is about to delete are kept first, so that `pk undo` can bring them
-back."""
+"""Keeps the commits that a command is about to delete, so that `pk undo` can restore them."""
 
 from collections.abc import Mapping
 
@@ -17,8 +16,8 @@ async def keep_commits(
     admin: Admin,
     commits: Mapping[str, Mapping[TopicPartition, r.OffsetAndMetadata | None]],
 ) -> str | None:
-    """Keeps commits (by group) that are about to be deleted; the id for `pk undo`, None if there
-    are no commits."""
+    """Keep commits (by group) that are about to be deleted. Returns the id for `pk undo`; None if
+    there are no commits."""
     kept = [
         Kept(group, tp, commit.offset, commit.leader_epoch, commit.metadata, None)
         for group, found in commits.items()
@@ -33,7 +32,7 @@ async def keep_commits(
 
 
 def say_how_to_undo(context: Context, change_id: str | None, *, deleted: bool) -> None:
-    """Says how to undo a deletion, or discards the kept commits if nothing was `deleted`."""
+    """Say how to undo a deletion, or discard the kept commits if nothing was `deleted`."""
     if change_id is None:
         return
     if deleted:

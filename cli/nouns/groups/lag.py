@@ -1,8 +1,8 @@
-"""`pk groups lag`: how far groups are behind, in records and in time, whether they catch up, and
-when.
+"""`pk groups lag`: how far groups lag, in records and in time, whether they catch up, and when.
 
 Rates need two samples. `--over 10` takes both itself; `-w`, and a second `groups lag` in the shell
-within a minute, use the one before. `--fail-if` turns the answer into an exit code for monitoring.
+within a minute, use the previous one. `--fail-if` turns the answer into an exit code for
+monitoring.
 """
 
 import weakref
@@ -43,30 +43,30 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 _STALE_S = 60.0
-"""A sample older than that says nothing about the rates now."""
+"""A sample older than this does not help to compute the current rates."""
 
 _STEADY = 0.02
-"""Lag counts as steady if it changes by less than this share of the records written or read."""
+"""A lag is steady if it changes by less than this share of the records written or read."""
 
 _STILL = 0.001
-"""Records a second; a lag that changes by less than that stays."""
+"""Records per second; a lag that changes by less is steady."""
 
 _ROOMY = 120
-"""Columns of a terminal that has room for rates beside everything else."""
+"""The width, in columns, of a terminal that has space for the rates beside all other columns."""
 
 PartitionKey = tuple[str, str, int]
 
 
 class Sample(NamedTuple):
-    """(group, topic, partition) → offset of the next unread record and end, at a time in
-    seconds."""
+    """(group, topic, partition) → the offset of the next unread record and the log end, at a time
+    in seconds."""
 
     at: float
     offsets: Mapping[PartitionKey, tuple[int | None, int | None]]
 
 
 _LAST: "weakref.WeakKeyDictionary[Session, Sample]" = weakref.WeakKeyDictionary()
-"""The last sample of each session: what a watch compares with."""
+"""Session → its last sample, with which a watch compares."""
 
 
 _ROWS: Mapping[str, type] = {
@@ -75,11 +75,11 @@ _ROWS: Mapping[str, type] = {
     "member": MemberLag,
     "group": GroupLag,
 }
-"""--by → what a row is."""
+"""--by → the type of a row."""
 
 
 async def lag(context: Context, options: GroupsLag) -> None:
-    """`pk groups lag`."""
+    """Run `pk groups lag`."""
     by = options.by or ("partition" if options.group or options.groups else "group")
     fails = _condition(options.fail_if, by)
     admin = await context.admin()
@@ -118,8 +118,8 @@ def _columns(
     *,
     rated: bool,
 ) -> Sequence[Column]:
-    """The columns. JSON has all of them. A table has the rates only if they are known, and drops
-    other columns to make room for them."""
+    """The columns. JSON has all of them. A table has the rates only if they are known, and leaves
+    out other columns to make room for them."""
     look = context.output
     wide = {*unused, *(() if rated else names(Outlook))}
     if by != "group" and len(groups) == 1:
@@ -150,10 +150,10 @@ def _condition(text: str | None, by: str) -> Callable[[Row], bool] | None:
 async def _groups_and_offsets(
     context: Context, admin: Admin, options: GroupsLag, *, times: bool
 ) -> tuple[list[r.GroupDescription], list[OffsetRow]]:
-    """The groups named, and a row for each of their partitions; if none is named, every group that
+    """The named groups, and a row for each of their partitions; if none is named, every group that
     reads the topics of -t.
 
-    `times`: whether the rows get the time of the next unread record.
+    `times` adds the age of the next unread record to the rows.
     """
     named = list(dict.fromkeys((*options.group, *options.groups)))
     if named and options.all_groups:
@@ -170,9 +170,6 @@ async def _groups_and_offsets(
     return groups, [row for g in groups for row in by_group[g.group_id]]
 
 
-# Rates.
-
-
 def _key(row: OffsetRow) -> PartitionKey:
     return row["group"], row["topic"], row["partition"]
 
@@ -182,7 +179,7 @@ def _sample(rows: Iterable[OffsetRow]) -> Sample:
 
 
 def _last(context: Context) -> Sample | None:
-    """The sample before, of a watch or of the shell, unless it is too old."""
+    """The previous sample, of a watch or of the shell, unless it is too old."""
     last = _LAST.get(context.session) if context.session is not None else None
     return last if last is not None and trio.current_time() - last.at < _STALE_S else None
 
@@ -222,13 +219,10 @@ def outlook(lag: int | None, read: float | None, write: float | None) -> Outlook
     return {"read_rate": read, "write_rate": write, "trend": trend, "zero_in_ms": zero_in_ms}
 
 
-# Sums by topic, member or group.
-
-
 def _grouped(
     lags: Sequence[PartitionLag], by: str, groups: Iterable[r.GroupDescription]
 ) -> Sequence[TopicLag] | Sequence[MemberLag] | Sequence[GroupLag]:
-    """The rows summed up by topic, member or group."""
+    """The sums of the rows by topic, member or group."""
     if by == "topic":
         return _by_topic(lags)
     return _by_member(lags, groups) if by == "member" else _by_group(lags, groups)
@@ -247,8 +241,8 @@ def _by_topic(lags: Sequence[PartitionLag]) -> list[TopicLag]:
 def _by_member(
     lags: Sequence[PartitionLag], groups: Iterable[r.GroupDescription]
 ) -> list[MemberLag]:
-    """A row for each member, also one without partitions, and one for the partitions that no member
-    has."""
+    """A row for each member, even without partitions, and one for the partitions without a
+    member."""
     parts: dict[tuple[str, str | None], list[PartitionLag]] = {}
     found: list[MemberLag] = []
     for row in lags:
@@ -336,7 +330,7 @@ def _say_totals(context: Context, rows: Sequence[PartitionLag]) -> None:
 
 
 def _fail(context: Context, condition: str, rows: Sequence[Row], by: str) -> None:
-    """Makes the command end with 1 if rows meet the condition of --fail-if, and names them."""
+    """Make the exit code 1 if rows meet the condition of --fail-if, and name them."""
     for row in rows[:20]:
         name = {
             "partition": f"{row['group']} {row.get('topic')}/{row.get('partition')}",

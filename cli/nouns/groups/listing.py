@@ -13,7 +13,7 @@ from pk.net.client.admin import Admin
 
 
 async def list_groups(context: Context, options: ListGroups) -> None:
-    """`pk groups list`."""
+    """Run `pk groups list`."""
     pattern = whole(options.pattern, "PATTERN") if options.pattern is not None else None
     states = words_of(options.state, GROUP_STATES, "--state")
     types = words_of(options.type, GROUP_TYPES, "--type")
@@ -53,8 +53,8 @@ async def list_groups(context: Context, options: ListGroups) -> None:
 async def _groups_that_read(
     context: Context, admin: Admin, names: Sequence[str], topics: Sequence[str]
 ) -> set[str]:
-    """The groups that have a commit for one of the topics, are assigned it or subscribe to it.
-    `topics`: as -t names them."""
+    """The groups that have a commit for one of the topics, are assigned a partition of it, or
+    subscribe to it. `topics` are the values of -t."""
     wanted = selected(topics)
     answers = await admin.describe_groups(names)
     groups = list(answers.ok.values())

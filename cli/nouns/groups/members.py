@@ -10,13 +10,14 @@ from pk.core.values import TopicPartition
 from pk.net.client import results as r
 
 _ROOMY = 120
-"""Columns of a terminal that has room for member ids."""
+"""The width, in columns, of a terminal that has space for member ids."""
 
 
 async def members(
     context: Context, *, group: Sequence[str], groups: Sequence[str], all_groups: bool
 ) -> None:
-    """`pk groups members`: of the groups named, else (or with `all_groups`) of all."""
+    """Run `pk groups members`, for the named groups or, with `all_groups` or without names, for
+    all."""
     names = (*group, *groups)
     admin = await context.admin()
     wanted = (
@@ -33,7 +34,7 @@ async def members(
 
 
 def show_members(context: Context, groups: Sequence[r.GroupDescription]) -> None:
-    """Shows the members of groups, and what they are assigned."""
+    """Show the members of groups, and their assignments."""
     look = context.output
     rows: list[MemberRow] = [
         {"group": g.group_id, **member} for g in groups for member in members_of(g)
@@ -76,7 +77,7 @@ def members_of(group: r.GroupDescription) -> list[MemberOfGroup]:
 
 
 def partition_names(partitions: Iterable[TopicPartition]) -> list[PartitionName]:
-    """Partitions as JSON shows them, in order."""
+    """Partitions in JSON, in order."""
     return [{"topic": tp.topic, "partition": tp.partition} for tp in sorted(partitions)]
 
 

@@ -1,8 +1,8 @@
 """`pk groups remove-members`: sends LeaveGroup for members that do not leave by themselves
 (KIP-345).
 
-It is for static members that have stopped, whose partitions stay idle until their session ends, and
-for members that hang. A member that still runs joins again.
+This helps if a static member has stopped, since its partitions would be idle until its session
+expires, and if a member hangs. A member that still runs joins again.
 """
 
 import shlex
@@ -21,7 +21,7 @@ from pk.net.client import results as r
 
 
 async def remove(context: Context, options: RemoveMembers) -> None:
-    """`pk groups remove-members`."""
+    """Run `pk groups remove-members`."""
     if not (options.members or options.instances or options.all_members):
         raise Unusable("Give the members: -m MEMBER-ID, --instance INSTANCE-ID, or --all.")
     if options.all_members and (options.members or options.instances):
@@ -64,8 +64,7 @@ async def remove(context: Context, options: RemoveMembers) -> None:
 
 
 def _named(options: RemoveMembers, group: r.GroupDescription) -> list[r.MemberDescription]:
-    """The members that -m and --instance name. Raises CommandError if there is no member of that
-    name."""
+    """The members that -m and --instance name. Raises CommandError if no member has that name."""
     by_id = {m.member_id: m for m in group.members}
     by_instance = {m.instance_id: m for m in group.members if m.instance_id is not None}
     found: dict[str, r.MemberDescription] = {}
@@ -84,7 +83,8 @@ def _named(options: RemoveMembers, group: r.GroupDescription) -> list[r.MemberDe
 
 
 def _removal(member: r.MemberDescription) -> r.MemberToRemove:
-    """A static member is named by its instance id: its member id changes whenever it returns."""
+    """The member to remove. A static member is named by its instance id, since its member id
+    changes whenever it returns."""
     if member.instance_id is not None:
         return r.MemberToRemove(instance_id=member.instance_id)
     return r.MemberToRemove(member_id=member.member_id)

@@ -1,8 +1,8 @@
-"""`pk groups reset-offsets`: shows what would change, asks, keeps the way back and commits.
+"""`pk groups reset-offsets`: shows the changes, asks, records how to undo them, and commits.
 
-The preview only reads, so it also works for an active group; the change itself is refused there,
-and the error names the members. A target outside a partition is clamped, and the row says so; -1 is
-never committed.
+The preview only reads, so it also works for an active group. The change itself is refused for such
+a group, and the error names the members. A target outside a partition is clamped, and the row says
+so; -1 is never committed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ Commits = Mapping[TopicPartition, r.OffsetAndMetadata]
 
 
 async def reset_offsets(context: Context, options: ResetOffsets) -> None:
-    """`pk groups reset-offsets`."""
+    """Run `pk groups reset-offsets`."""
     apache_timeout(context, options.timeout)
     target = target_of(options)
     if options.all_topics and options.topics:
@@ -57,7 +57,7 @@ async def reset_offsets(context: Context, options: ResetOffsets) -> None:
     admin = await context.admin()
     change = context.change
     if options.wait_empty is not None and not change.dry_run:
-        context.allow()  # not after minutes of waiting
+        context.allow()  # before minutes of waiting
     names = await _groups_of(context, admin, options, target)
     wait_ms = None if change.dry_run or not options.wait_empty else options.wait_empty.ms
     active, absent = await _active_and_absent(context, admin, names, wait_ms)
@@ -94,7 +94,7 @@ def _refusal(group: r.GroupDescription) -> Refused:
 async def _groups_of(
     context: Context, admin: Admin, options: ResetOffsets, target: Target
 ) -> list[str]:
-    """The groups named; none named, those in the file."""
+    """The named groups or, without names, those in the file."""
     in_file = [g for g in target.from_file or {} if g is not None]
     named = (*options.group, *options.groups)
     if in_file and not named and not options.all_groups:
@@ -105,8 +105,8 @@ async def _groups_of(
 async def _active_and_absent(
     context: Context, admin: Admin, names: Sequence[str], wait_ms: int | None
 ) -> tuple[list[r.GroupDescription], list[str]]:
-    """The groups that have members, and those that do not exist; with --wait-empty it waits for the
-    members to leave."""
+    """The groups that have members, and those that do not exist. With --wait-empty, it first waits
+    for the members to leave."""
     active: list[r.GroupDescription] = []
     absent: list[str] = []
     said: object = None
@@ -134,7 +134,7 @@ async def _active_and_absent(
 
 
 async def _about_absent(context: Context, admin: Admin, absent: Sequence[str]) -> str:
-    """A note about groups that the reset would create: their names may be mistyped."""
+    """A note about groups that the reset would create, since their names may be misspelled."""
     hint = did_you_mean(absent[0], await group_names(context, admin))
     do = "does" if len(absent) == 1 else "do"
     return f" {join(absent)} {do} not exist yet and would be created{hint}"
@@ -168,7 +168,7 @@ async def _listed(context: Context, admin: Admin, target: Target) -> Commits | N
 
 
 class _Remembered:
-    """Asks for the offsets of a partition once, however many groups have a commit there."""
+    """Requests the offsets of a partition once, for all groups that have a commit there."""
 
     def __init__(self, admin: Admin, partitions: Iterable[TopicPartition]) -> None:
         self._admin = admin
@@ -182,8 +182,8 @@ class _Remembered:
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     ) -> Answers[TopicPartition, r.ListedOffset]:
-        """Same as in the admin client. The first request for a timestamp asks for it in all
-        partitions."""
+        """The same as `list_offsets` of the admin client, but the first request for a timestamp
+        covers all partitions."""
         for moment in set(timestamps.values()):
             known = self._answers.setdefault(moment, Answers())
             asked = [tp for tp, at in timestamps.items() if at == moment and tp not in known]
@@ -198,7 +198,7 @@ class _Remembered:
 
 
 class Planning:
-    """Works out what would happen to the offsets of groups. Changes nothing and joins nothing."""
+    """Plans the changes to the offsets of groups. Changes nothing and joins no group."""
 
     def __init__(
         self,
@@ -216,12 +216,12 @@ class Planning:
         self._copied = copied
         self._wanted = selected(topics)
         self._named: list[TopicPartition] | None = None
-        """The partitions that -t names, once they were looked up."""
+        """The partitions that -t names; None until they were looked up."""
 
         self._offsets = _Remembered(admin, {tp for found in commits.values() for tp in found})
 
     async def plan(self, group: str) -> list[Move]:
-        """The planned change to each offset of `group`. Raises CommandError if there is nothing to
+        """The planned change of each offset of `group`. Raises CommandError if there is nothing to
         set."""
         commits = self._commits.get(group, {})
         listed = self._listed(group)
@@ -250,7 +250,7 @@ class Planning:
     def _check_named(
         self, group: str, positions: Positions, partitions: Sequence[TopicPartition]
     ) -> None:
-        """Raises CommandError if a position names a partition without a commit of the group, and
+        """Raise CommandError if a position is for a partition without a commit of the group, and
         only partitions with commits are moved."""
         there = {tp.partition for tp in partitions}
         for number in positions.by_partition:
@@ -264,8 +264,8 @@ class Planning:
     def _check_commits(
         self, positions: Positions, committed: Mapping[TopicPartition, int | None]
     ) -> None:
-        """Raises CommandError for a partition that is counted from its commit and has none, in
-        Apache's words."""
+        """Raise CommandError, in Apache's words, for a partition whose target is relative to its
+        commit and that has no commit."""
         if self._target.keeps_commit:
             return
         for tp, offset in committed.items():
@@ -277,7 +277,7 @@ class Planning:
                 )
 
     def _listed(self, group: str) -> Mapping[TopicPartition, int] | None:
-        """The offsets that a file, or the group that is copied, has for `group`."""
+        """The offsets for `group` from the file, or from the group that is copied."""
         if self._copied is not None:
             return {tp: c.offset for tp, c in self._copied.items()}
         if self._target.from_file is None:
@@ -287,7 +287,7 @@ class Planning:
     async def _partitions(
         self, commits: Iterable[TopicPartition], listed: Iterable[TopicPartition] | None
     ) -> list[TopicPartition]:
-        """The partitions that are moved: those of the file, of -t, or all that have a commit."""
+        """The partitions to move: those of the file, those of -t, or all that have a commit."""
         if listed is not None:
             return sorted(tp for tp in listed if is_selected(tp, self._wanted))
         if not self._wanted:
@@ -304,7 +304,7 @@ class Planning:
     async def _places_listed(
         self, offsets: Mapping[TopicPartition, int], tps: Sequence[TopicPartition]
     ) -> Answers[TopicPartition, ResolvedRange]:
-        """The places that a list names, topic by topic: positions are by partition number."""
+        """The offsets of a list, found topic by topic, since positions are by partition number."""
         places: Answers[TopicPartition, ResolvedRange] = Answers()
         for topic in dict.fromkeys(tp.topic for tp in tps):
             here = [tp for tp in tps if tp.topic == topic]
@@ -322,7 +322,7 @@ def _move(
     copied: r.OffsetAndMetadata | None,
 ) -> Move:
     has = commit.offset if commit else None
-    # The group keeps its own metadata; if it has none, a copy brings that of its source.
+    # The group keeps its own metadata; without any, a copy takes that of its source.
     metadata = commit.metadata if commit else copied.metadata if copied else ""
     if (error := places.errors.get(tp)) is not None:
         return Move(group, tp, has, None, -1, metadata, phrase(error), error, was=commit)

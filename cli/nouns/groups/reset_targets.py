@@ -37,14 +37,15 @@ class Target(NamedTuple):
     positions: Positions | None
     from_file: Mapping[str | None, Mapping[TopicPartition, int]] | None
     keeps_commit: bool = False
-    """Apache's --to-current: a commit stays; a partition without one gets the end."""
+    """Whether commits stay, as with Apache's --to-current; a partition without a commit gets the
+    end."""
 
     to_group: str | None = None
     """The group whose commits are copied."""
 
 
 def _apache_time(text: str, now: int) -> int:
-    """Apache's --to-datetime: UTC if no zone is named."""
+    """Parse Apache's --to-datetime: without a zone, the time is UTC."""
     from datetime import UTC
 
     if not _APACHE_TIME.fullmatch(text):
@@ -59,7 +60,7 @@ def _apache_time(text: str, now: int) -> int:
 
 
 def target_of(options: ResetOffsets) -> Target:
-    """The one target that was given. Raises Unusable if there is none, or more than one."""
+    """The only target that was given. Raises Unusable if there is none, or more than one."""
     given = {
         "--to": options.to is not None,
         "--to-earliest": options.to_earliest,
@@ -88,7 +89,7 @@ def target_of(options: ResetOffsets) -> Target:
 
 
 def _positions(options: ResetOffsets) -> Positions:
-    """The position that a flag of ours or of Apache's means. Raises Unusable."""
+    """The position that a flag of pk or of Apache's tool means. Raises Unusable."""
     if options.to is not None:
         text, positions = options.to, positions_option(options.to, "--to")
         try:
@@ -115,7 +116,7 @@ def _positions(options: ResetOffsets) -> Positions:
 
 
 def read_csv(path: str) -> dict[str | None, dict[TopicPartition, int]]:
-    """Group (None: whichever is named) → partition → offset, from Apache's CSV. Raises
+    """Read group (None: any named group) → partition → offset from Apache's CSV. Raises
     CommandError."""
     try:
         if path == "-":

@@ -9,7 +9,7 @@ from pk.cli.output.rows import Shown
 
 
 class PartitionName(TypedDict):
-    """A partition, in a list of those that a member has."""
+    """A partition in the list of a member's partitions."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ def short_assignment(assignment: Sequence[PartitionName] | None) -> str:
 
 
 class TaskName(TypedDict):
-    """A task of a streams group, in a list of those that a member has."""
+    """A task of a streams group in the list of a member's tasks."""
 
     subtopology: str
     partition: int
@@ -47,7 +47,8 @@ def short_tasks(tasks: Sequence[TaskName] | None) -> str:
 
 
 class SubtopologyRow(TypedDict):
-    """A subtopology of a streams group: the topics that it reads, writes to, and keeps state in."""
+    """A subtopology of a streams group: the topics that it reads, writes, and stores its state
+    in."""
 
     subtopology: str
     source_topics: list[str]
@@ -85,20 +86,21 @@ class MemberOfGroup(TypedDict):
     partitions: int
     assignment: Annotated[list[PartitionName], Shown(show=short_assignment)]
     tasks: Annotated[list[TaskName] | None, Shown(show=short_tasks)]
-    """Only in a streams group; the assignment then has the partitions that the active tasks
-    read."""
+    """The tasks of a member of a streams group, whose assignment has the partitions that the active
+    tasks read; None in other groups."""
 
     member_id: str
     instance_id: str | None
     member_epoch: Annotated[int | None, Shown(wide=True)]
     subscribed: Annotated[list[str], Shown(wide=True)]
     target: Annotated[list[PartitionName] | None, Shown(wide=True, show=short_assignment)]
-    """The assignment that the coordinator wants it to have (KIP-848); None in a classic group."""
+    """The assignment that the coordinator intends for the member (KIP-848); None in a classic
+    group."""
 
     rack: Annotated[str | None, Shown(wide=True)]
     target_tasks: Annotated[list[TaskName] | None, Shown(wide=True, show=short_tasks)]
     process: Annotated[str | None, Shown(wide=True)]
-    """The process of a member of a streams group, which is one of its threads."""
+    """The process of a member of a streams group; a member is one of its threads."""
 
     endpoint: Annotated[str | None, Shown(wide=True)]
     topology_epoch: Annotated[int | None, Shown(wide=True)]
@@ -138,7 +140,7 @@ class DescribedGroup(_State, _Totals):
     members: list[MemberOfGroup]
     offsets: list[OffsetOfGroup]
     topology: TopologyOfGroup | None
-    """Only in a streams group."""
+    """The topology of a streams group; None for other groups."""
 
 
 class DeletedGroupRow(TypedDict):
@@ -176,8 +178,8 @@ class RemovedMemberRow(TypedDict):
 
 
 class RebalanceRow(TypedDict):
-    """An event in `pk groups watch`: a member that came, left or was assigned partitions, or the
-    group as a whole."""
+    """An event in `pk groups watch`: a member that joined, left or was assigned partitions, or a
+    change of the whole group."""
 
     time: str
     event: Annotated[str, Shown(word=True)]
@@ -200,7 +202,7 @@ def _arrow(trend: str) -> str:
 
 
 class Outlook(TypedDict):
-    """How fast a lag changes, and when it is gone. Rates are in records a second."""
+    """How fast a lag changes, and when it will be 0. Rates are in records per second."""
 
     read_rate: Annotated[float | None, Shown("READ/S", show=show_rate)]
     write_rate: Annotated[float | None, Shown("WRITTEN/S", show=show_rate)]
@@ -239,7 +241,7 @@ class PartitionLag(_Committed, _Lag, Outlook, _Reader):
 
 class _Worst(TypedDict):
     worst: Annotated[str | None, Shown("MOST IN")]
-    """The partition that lags most."""
+    """The partition with the most lag."""
 
     lag_max: Annotated[int | None, Shown(show=show_count, wide=True)]
 
@@ -269,8 +271,8 @@ class _Ids(TypedDict):
 
 
 class MemberLag(_OfMember, _Parts, _Lag, Outlook, _Worst, _Ids):
-    """A member of a group in `pk groups lag --by member`; partitions without a member are in a row
-    of their own."""
+    """A member of a group in `pk groups lag --by member`. Partitions without a member have a row of
+    their own."""
 
 
 class _GroupCounts(TypedDict):

@@ -1,10 +1,10 @@
-"""`pk groups watch`: a recorder of rebalances.
+"""`pk groups watch`: records rebalances.
 
-Kafka has no event for a rebalance, so the group is described again and again and compared. While a
-group is settled (Stable or Empty), its members and their partitions are the baseline. It counts as
-paused, to within one interval, from the first description in another state to the next settled one.
-The difference between two baselines is the effect of the rebalance. A static member that returns
-under a new member id is still the same member.
+Kafka has no event for a rebalance, so the group is described repeatedly, and the descriptions are
+compared. When a group is settled (Stable or Empty), its members and their partitions are the
+baseline. The group is paused, to within one interval, from the first description in another state
+to the next settled one. The difference between two baselines is the effect of the rebalance. A
+static member that returns with a new member id is still the same member.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,8 @@ _SETTLED = frozenset(("Stable", "Empty", "Dead"))
 
 
 def _change(row: Row) -> str:
-    """`+orders:0,1 -orders:2`, or how many partitions moved in all."""
+    """The change in words: `+orders:0,1 -orders:2`, or the total number of partitions that
+    moved."""
     if row["moved"] is not None:
         return f"{count(row['moved'], 'partition')} moved"
     gained = f"+{short_assignment(row['gained'])}" if row["gained"] else ""
@@ -51,7 +52,7 @@ def _pause(row: Row) -> str:
 
 
 def _text_of(key: str) -> Callable[[Row], str]:
-    """Shows a field as it is, and nothing for a missing one."""
+    """Show a field as it is, and nothing for a missing one."""
 
     def show(row: Row) -> str:
         return _dash(row[key])
@@ -89,13 +90,13 @@ class Recorder:
         self._was_settled = False
 
         self._since: int | None = None
-        """When the group was first seen not to be settled; None while it is."""
+        """When the group was first seen in an unsettled state; None while it is settled."""
 
         self._epoch: int | None = None
 
     def see(self, seen: r.GroupDescription | None, now: int) -> list[RebalanceRow]:
-        """Takes the next description (None: the group does not exist); the events since the one
-        before."""
+        """Process the next description (None: the group does not exist). Returns the events since
+        the previous one."""
         members = {_name(m): m for m in seen.members} if seen else {}
         state = seen.state if seen else "Dead"
         self._epoch = seen.group_epoch if seen and seen.group_epoch >= 0 else None
@@ -138,8 +139,8 @@ class Recorder:
         owned: Mapping[str, frozenset[TopicPartition]],
         now: int,
     ) -> list[RebalanceRow]:
-        """The end of a rebalance: a row for each member whose partitions changed, and one for the
-        group."""
+        """The events at the end of a rebalance: a row for each member whose partitions changed, and
+        one for the group."""
         rows: list[RebalanceRow] = []
         for name in sorted(owned, key=lambda name: (members[name].client_id, name)):
             had = self._owned.get(name, frozenset())
@@ -187,7 +188,7 @@ class Recorder:
 
     @property
     def summary(self) -> str:
-        """A sentence about all that was seen."""
+        """A sentence about all recorded events."""
         return (
             f"{count(self.rebalances, 'rebalance')}, not stable for {show_span(self.paused_ms)} "
             f"in all, {count(self.moved, 'partition')} moved."
@@ -205,7 +206,7 @@ def _style(row: Row) -> str | None:
 
 
 async def watch(context: Context, options: WatchGroup) -> int:
-    """`pk groups watch`."""
+    """Run `pk groups watch`."""
     name = wanted_group((*options.group, *options.groups), "watch")
     admin = await context.admin()
     answers = await admin.describe_groups([name])
@@ -227,7 +228,7 @@ async def watch(context: Context, options: WatchGroup) -> int:
 async def _follow(
     context: Context, admin: Admin, recorder: Recorder, table: EventTable, options: WatchGroup
 ) -> None:
-    """Describes the group again and again, until -n rebalances were seen."""
+    """Describe the group repeatedly, until there have been -n rebalances."""
 
     async def described() -> r.GroupDescription | None:
         answers = await admin.describe_groups([recorder.group])

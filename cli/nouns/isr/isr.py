@@ -1,4 +1,4 @@
-"""`pk isr`: which replicas are in sync, and how far behind the others are."""
+"""`pk isr`: shows which replicas are in sync, and how far behind the others are."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ from pk.net.client.admin import Admin
 
 
 async def isr(context: Context, options: InSyncReplicas) -> int | None:
-    """`pk isr`."""
+    """Run `pk isr`."""
     admin = await context.admin()
     if options.watch:
         from pk.cli.nouns.isr.watch import watch
@@ -72,7 +72,8 @@ def isr_row(
     ends: Mapping[int, int],
     seen: Mapping[tuple[TopicPartition, int], Witness] = {},
 ) -> InSyncRow:
-    """The row of one partition; `seen` has the findings about the replicas that are out of sync."""
+    """The row of one partition; `seen` has what is known about the replicas that are out of
+    sync."""
     leo = ends.get(p.leader_id)
     behind = lags(tp, p, ends, seen, [b for b in p.replicas if b != p.leader_id])
     out = [b for b in p.replicas if b not in p.isr]

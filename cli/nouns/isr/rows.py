@@ -10,7 +10,7 @@ from pk.cli.output.rows import Shown
 
 
 def show_since(since: str | None) -> str:
-    """A time for people: without the day if that is today."""
+    """Show a time to people, without the date if it is today."""
     if not since:
         return "-"
     return since[11:19] if since[:10] == date.today().isoformat() else since[:16].replace("T", " ")
@@ -22,7 +22,7 @@ class _Place(TypedDict):
 
 
 class InSyncRow(_Place, LedPartition, ReplicatedPartition):
-    """A partition in `pk isr`. Brokers in JSON's keys are strings."""
+    """A partition in `pk isr`. In JSON, the brokers that are keys are strings."""
 
     in_sync: Annotated[int, Shown(wide=True)]
     out_of_sync: Annotated[list[int], Shown("OUT")]

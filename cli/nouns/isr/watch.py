@@ -86,7 +86,7 @@ def _cell(column: Column, width: int, *, terminal: bool) -> Cell:
 
 
 async def watch(context: Context, admin: Admin, options: InSyncReplicas, every_s: float) -> int:
-    """Shows changes until it is interrupted, asking every `every_s` seconds.
+    """Show changes until it is interrupted, asking every `every_s` seconds.
 
     It waits for Ctrl-C: a KeyboardInterrupt could be raised on any line, and be swallowed there, as
     in a finalizer.
@@ -157,7 +157,7 @@ async def _add_since(
     history: History,
     stamp: int,
 ) -> None:
-    """Adds to the replicas that were out of sync when the watch began: since when, and how far
+    """Add to the replicas that were out of sync when the watch began: since when, and how far
     behind."""
     gone = {_of(row): partitions[_of(row)] for row in rows if row["event"] == "out"}
     if not gone:
@@ -176,7 +176,7 @@ async def _add_since(
 
 
 async def _add_lag(admin: Admin, partitions: Partitions, rows: list[IsrEvent]) -> None:
-    """Adds how far the replicas that just left the ISR are behind."""
+    """Add how far the replicas that just left the ISR are behind."""
     left = {_of(row): row for row in rows if row["event"] == "shrink" and row["leader"] is not None}
     if not left:
         return

@@ -91,7 +91,7 @@ def _request(options: "CatRecords") -> _Request:
 
 
 def cat(context: Context, options: "CatRecords") -> None:
-    """`pk log cat`."""
+    """Run `pk log cat`."""
     request = _request(options)
     urls = [path for path in options.partition_dir if is_store(path)]
     if not urls and (options.topics or options.configs):

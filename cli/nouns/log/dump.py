@@ -63,7 +63,7 @@ class _Part(NamedTuple):
 
 
 def dump(context: Context, options: "DumpLog") -> None:
-    """`pk log dump`."""
+    """Run `pk log dump`."""
     paths = [os.path.abspath(path) for path in (*options.path, *options.files)]
     if not paths:
         raise Unusable("Name a file, a partition's directory, or a data directory.")
@@ -96,7 +96,7 @@ def _shown(options: "DumpLog") -> set[str]:
 
 
 def _check_offset(options: "DumpLog", paths: Sequence[str]) -> None:
-    """Raises Unusable if --show names something without offsets, CommandError if -o names a
+    """Raise Unusable if --show names something without offsets, CommandError if -o names a
     partition that is not there."""
     from pk.cli.nouns.log.file_positions import check_there, file_positions
 
@@ -278,7 +278,7 @@ def _readable(row: Row) -> Row:
 
 
 def _show_data(context: Context, parts: list[_Part], output: OutputOptions) -> None:
-    """Writes all formats but tables, row by row as it reads."""
+    """Write all formats but tables, row by row as it reads."""
     if output.format == "json":
         _json(context, parts, output)
         return
@@ -300,7 +300,7 @@ def _show_data(context: Context, parts: list[_Part], output: OutputOptions) -> N
 
 
 def _json(context: Context, parts: list[_Part], output: OutputOptions) -> None:
-    """Writes one array of everything, as it is read."""
+    """Write one array of everything, as it is read."""
     left, empty = output.limit, True
     for part in parts:
         for listing in _chunks(part.rows, columns(part.row), output._replace(limit=left)):

@@ -29,7 +29,7 @@ def file_positions(text: str) -> Positions:
 
 
 def check_there(numbers: Iterable[int], there: Iterable[int]) -> None:
-    """Raises CommandError for a partition that no directory holds."""
+    """Raise CommandError for a partition that no directory holds."""
     held = sorted(set(there))
     for number in numbers:
         if number not in held:

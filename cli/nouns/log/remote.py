@@ -23,7 +23,7 @@ def remote(
     verify: bool,
     configs: Sequence[Pair],
 ) -> int:
-    """`pk log remote`."""
+    """Run `pk log remote`."""
     storage = opened_store(url, configs)
     try:
         # Not the objects: their tails are large.

@@ -60,7 +60,7 @@ def _has_log(disk: RealDisk, directory: str) -> bool:
 
 
 def verify_command(context: Context, paths: Sequence[str], *, index_only: bool) -> int:
-    """`pk log verify`."""
+    """Run `pk log verify`."""
     return _verify(context, _directories(paths), logs=not index_only)
 
 

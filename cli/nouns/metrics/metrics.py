@@ -16,7 +16,7 @@ NOTHING = Value(None, False)
 
 
 async def show_metrics(context: Context, options: ShowMetrics) -> None:
-    """`pk metrics`."""
+    """Run `pk metrics`."""
     if options.changed and options.period is None:
         raise Unusable("--changed needs --for DURATION.")
     try:

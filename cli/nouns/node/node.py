@@ -52,7 +52,7 @@ def _directory(given: dict[str, str]) -> str:
 
 
 def start(context: Context, options: StartNode) -> int | None:
-    """`pk node start`."""
+    """Run `pk node start`."""
     if options.node is not None:
         _check_node(context)
         return _of_cluster(context, "start", options.node, options.data, options.timeout.s)
@@ -104,7 +104,7 @@ def _forget(pid_file: str | None) -> None:
 
 
 def _start_detached(context: Context, options: StartNode, given: dict[str, str]) -> int:
-    """Starts a process of its own and waits for its ready line, or for its end."""
+    """Start a process of its own and wait for its ready line, or for its end."""
     directory = _directory(given)
     try:
         os.makedirs(directory, exist_ok=True)
@@ -181,7 +181,7 @@ def running_pid(directory: str) -> int | None:
 
 
 def stop(context: Context, options: StopNode) -> int | None:
-    """`pk node stop`."""
+    """Run `pk node stop`."""
     if options.node is not None:
         _check_node(context)
         return _of_cluster(context, "stop", options.node, options.data, options.timeout.s)
@@ -225,7 +225,8 @@ def _alive(pid: int) -> bool:
 def status(
     context: Context, config_file: str | None, properties: Sequence[Pair], data: str | None
 ) -> int:
-    """`pk node status`. Exit code 1 if the broker, or any node of the cluster, is not running."""
+    """Run `pk node status`. Exit code 1 if the broker, or any node of the cluster, is not
+    running."""
     if (state := _cluster_asked_for(config_file, properties, data)) is not None:
         return _cluster_status(context, state)
     directory = _directory(_given(config_file, properties, data))
@@ -245,22 +246,22 @@ def status(
 
 
 def kill(context: Context, node: int, data: str | None, timeout: Duration) -> int:
-    """`pk node kill`."""
+    """Run `pk node kill`."""
     return _of_cluster(context, "kill", node, data, timeout.s)
 
 
 def restart(context: Context, node: int, data: str | None, timeout: Duration) -> int:
-    """`pk node restart`."""
+    """Run `pk node restart`."""
     return _of_cluster(context, "restart", node, data, timeout.s)
 
 
 def pause(context: Context, node: int, data: str | None, timeout: Duration) -> int:
-    """`pk node pause`."""
+    """Run `pk node pause`."""
     return _of_cluster(context, "pause", node, data, timeout.s)
 
 
 def resume(context: Context, node: int, data: str | None, timeout: Duration) -> int:
-    """`pk node resume`."""
+    """Run `pk node resume`."""
     return _of_cluster(context, "resume", node, data, timeout.s)
 
 
@@ -284,7 +285,7 @@ _OF_A_BROKER = {
 
 
 def _check_node(context: Context) -> None:
-    """Raises Unusable if an option does not go with a node."""
+    """Raise Unusable if an option does not go with a node."""
     for dest, name in _OF_A_BROKER.items():
         if context.given(dest):
             raise Unusable(
