@@ -88,7 +88,7 @@ def _schema_shower(parsed: Parsed) -> Work:
 
 
 def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
-    """Runs the command and returns its exit code; reports errors on standard error."""
+    """Run the command and return its exit code; report errors on standard error."""
     assert isinstance(parsed.node, Command)
     streams = streams or Streams()
     context = Context(parsed.values, parsed.path, streams)
@@ -111,7 +111,7 @@ def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
 
 
 def _refresh_names(parsed: Parsed, context: Context) -> None:
-    """Starts fetching the names for completion, if a command at a terminal may have changed them or
+    """Start fetching the names for completion, if a command at a terminal may have changed them or
     they are old; does not wait."""
     assert isinstance(parsed.node, Command)
     if not parsed.node.connects or context.session is None:
@@ -123,7 +123,7 @@ def _refresh_names(parsed: Parsed, context: Context) -> None:
 
 
 def report(context: Context, error: BaseException) -> int:
-    """Reports the error that ended a command and returns its exit code."""
+    """Report the error that ended a command and return its exit code."""
     if isinstance(error, CommandError):
         found: BaseException = error
         code, text = error.code, str(error)

@@ -24,7 +24,7 @@ VERSION.command(
 
 
 def show_versions(context: "Context") -> None:
-    """`pk version`."""
+    """Run `pk version`."""
     from pk.cli.output.rows import listing
 
     context.show(listing(VersionRow, versions()))

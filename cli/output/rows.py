@@ -79,7 +79,7 @@ class Shown:
         self.word = word
 
     def writer(self) -> Callable[[Any], str] | None:
-        """Formats a value that may be missing; None if no special format is needed."""
+        """Format a value that may be missing; None if no special format is needed."""
         show, null = self.show, self.null
         if show is None and null == "-":
             return None

@@ -121,7 +121,7 @@ def everywhere(begin: Position, end: Position | None = None) -> Positions:
 
 
 def parse_position(text: str, now_ms: int, zone: tzinfo | None = None) -> Position:
-    """Parses one position. Raises ValueError."""
+    """Parse one position. Raises ValueError."""
     word = text.strip()
     lower = word.lower()
     if lower in _STARTS:
@@ -146,7 +146,7 @@ _FORMATS = frozenset(("table", "wide", "json", "jsonl", "yaml", "csv"))
 
 
 def _hint(word: str, now_ms: int, zone: tzinfo | None) -> str:
-    """Suggests `@` for a time that lacks it, and -f for a format, since -o is that to other tools;
+    """Suggest `@` for a time that lacks it, and -f for a format, since -o is that to other tools;
     otherwise lists the forms of a position."""
     if word in _FORMATS:
         return f"for a format, write -f {word}"
@@ -160,7 +160,7 @@ def _hint(word: str, now_ms: int, zone: tzinfo | None) -> str:
 
 
 def parse_range(text: str, now_ms: int, zone: tzinfo | None = None) -> Range:
-    """Parses a range; a single position is a range without an end. Raises ValueError."""
+    """Parse a range; a single position is a range without an end. Raises ValueError."""
     if ".." in text:
         left, _, right = text.partition("..")
     elif ":" in text and "@" not in text:
@@ -207,13 +207,13 @@ def _dotted(text: str, now_ms: int, zone: tzinfo | None) -> str | None:
 
 
 def _split(text: str) -> list[str]:
-    """Splits at the commas before a partition number. Other commas are mistakes, and stay for the
+    """Split at the commas before a partition number. Other commas are mistakes, and stay for the
     error message."""
     return re.split(r",(?=\s*[0-9]{1,10}=)", text)
 
 
 def parse_positions(text: str, now_ms: int, zone: tzinfo | None = None) -> Positions:
-    """Parses the value of a position option. Raises ValueError with a sentence."""
+    """Parse the value of a position option. Raises ValueError with a sentence."""
     if not _PER_PARTITION.match(text.strip()):
         return Positions(parse_range(text, now_ms, zone), {})
     by_partition: dict[int, Range] = {}
@@ -228,8 +228,8 @@ def parse_positions(text: str, now_ms: int, zone: tzinfo | None = None) -> Posit
 
 
 def single(positions: Positions, why: Callable[[], str]) -> Positions:
-    """Returns `positions` if they are single positions. Raises ValueError with the sentence of
-    `why` for a range."""
+    """Return `positions` if they are single positions. Raises ValueError with the sentence of `why`
+    for a range."""
     if any(r.end is not None for r in positions.ranges):
         raise ValueError(why())
     return positions

@@ -117,7 +117,7 @@ class CsvRows:
         self.columns = names
 
     def end(self) -> None:
-        """Raises BadCsv if the input ended inside a row."""
+        """Raise BadCsv if the input ended inside a row."""
         if self._lines:
             raise BadCsv(f"Line {self._first}: a quote is not closed.")
 

@@ -333,7 +333,7 @@ def _read(path: str) -> str:
 
 
 def _collect(text: str, labels: dict[str, Field]) -> None:
-    """Adds the named values of `text` to `labels`."""
+    """Add the named values of `text` to `labels`."""
     for found in _FIELD.finditer(text):
         labelled = _LABEL.fullmatch(found[1].strip())
         if labelled is None:
@@ -396,7 +396,7 @@ def _function(inside: str, labels: dict[str, Field] | None = None) -> Field:
 
 
 def page() -> str:
-    """`pk help fake`."""
+    """Run `pk help fake`."""
     lines = [
         "Fake records: `pk produce TOPIC --fake TEMPLATE`, and the same option in `pk perf`.",
         "",

@@ -58,11 +58,11 @@ class AbsentFields:
         self._seen = False
 
     def expect(self, paths: Iterable[tuple[str, ...]]) -> None:
-        """Adds the fields of a condition."""
+        """Add the fields of a condition."""
         self._names |= {path: {} for path in paths if len(path) > 1}
 
     def see(self, row: RecordRow) -> Literal[False]:
-        """Notes the fields of a record that does not meet the condition. Returns False, the answer
+        """Note the fields of a record that does not meet the condition. Returns False, the answer
         of the condition."""
         self._seen = True
         for path in list(self._names):

@@ -31,8 +31,8 @@ class Silence:
         self._leaders_looked = self._looked
 
     async def look(self, came: bool) -> None:
-        """Looks at what keeps records from coming. Call it after each wait for them;
-        `came` is whether there were any."""
+        """Look at what keeps records from coming. Call it after each wait for them; `came` is
+        whether there were any."""
         now = trio.current_time()
         if now - self._leaders_looked >= _LOOK_EVERY_S:
             self._leaders_looked = now

@@ -111,7 +111,7 @@ class Documents:
         return documents
 
     def end(self) -> None:
-        """Raises BadDocument if the stream ended inside a document."""
+        """Raise BadDocument if the stream ended inside a document."""
         if self._lines:
             raise BadDocument(
                 f"Line {self._first}: the JSON document that begins here is not finished.", []

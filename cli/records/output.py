@@ -211,7 +211,7 @@ class Output:
                 yield record
 
     def take(self, parts: Iterable[Part]) -> None:
-        """Writes the records of `parts` that pass the filters. Raises CommandError, KafkaError."""
+        """Write the records of `parts` that pass the filters. Raises CommandError, KafkaError."""
         for part in parts:
             if self.full:
                 break
@@ -224,7 +224,7 @@ class Output:
         self._flush()
 
     def _put_decodable(self, part: Part, schemas: "RecordDecoder") -> None:
-        """Writes what -n leaves of `part`. Decodes no record beyond that, and writes those before
+        """Write what -n leaves of `part`. Decodes no record beyond that, and writes those before
         one that ends the command."""
         found: list[Record] = []
         try:
@@ -234,7 +234,7 @@ class Output:
             self.put(part.source, found)
 
     def put(self, source: Source, found: Sequence[Record]) -> None:
-        """Writes records that `wanted` returned."""
+        """Write records that `wanted` returned."""
         found = self._counted(found)
         if not found:
             return
@@ -287,7 +287,7 @@ class Output:
 
     @contextmanager
     def completed(self) -> Generator[None]:
-        """Completes the output at the end of the block, and however the block fails."""
+        """Complete the output at the end of the block, and however the block fails."""
         try:
             yield
         except BaseException:
@@ -298,7 +298,7 @@ class Output:
         self._end()
 
     def check_timeout(self, timeout_ms: int | None) -> None:
-        """Raises CommandError if a timeout came before all records that -n asks for. Otherwise a
+        """Raise CommandError if a timeout came before all records that -n asks for. Otherwise a
         timeout is a success, as in Apache's tool."""
         if self.left:
             wanted = count(self.shown + self.left, "record")
@@ -308,8 +308,8 @@ class Output:
             )
 
     def _end(self) -> None:
-        """Completes the output, even if it is an empty array, and on a terminal prints the number
-        of records."""
+        """Complete the output, even if it is an empty array, and on a terminal prints the number of
+        records."""
         if not self._begun:
             self._begun = True
             self._write(self._head)
@@ -322,7 +322,7 @@ class Output:
             self._context.say(said)
 
     def _break_off(self) -> None:
-        """Completes the output written so far, so that it is valid; writes nothing if there is
+        """Complete the output written so far, so that it is valid; write nothing if there is
         none."""
         if self._begun:
             end = self._writer.end()

@@ -25,7 +25,7 @@ def link_to(profile: str | None, topic: str, partition: int, offset: int) -> str
 
 
 def parse_link(text: str) -> Link:
-    """Parses a permalink. Raises ValueError with a sentence."""
+    """Parse a permalink. Raises ValueError with a sentence."""
     parts = text.removeprefix(SCHEME).split("/")
     if len(parts) in (3, 4) and all(parts):
         *head, topic, partition, offset = parts

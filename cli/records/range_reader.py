@@ -153,7 +153,7 @@ class RangeReader:
             consumer.seek(tp, span.begin)
 
     def add(self, spans: Spans) -> None:
-        """Reads these partitions too."""
+        """Read these partitions too."""
         self.spans = {**self.spans, **spans}
         self.open |= spans
         self.positions |= {tp: s.begin for tp, s in spans.items()}
@@ -203,7 +203,7 @@ class RangeReader:
         return found
 
     def _check_topics(self) -> None:
-        """Raises CommandError if a topic was deleted, or deleted and created again."""
+        """Raise CommandError if a topic was deleted, or deleted and created again."""
         known = self.consumer.cluster.metadata.topics
         missing = None
         for topic in {tp.topic for tp in self.open}:

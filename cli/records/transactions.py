@@ -58,21 +58,21 @@ class Transactions:
         return min(wanted, self._records_max - self.open_records)
 
     async def begin(self) -> None:
-        """Begins a transaction if none is open. Raises KafkaError, ClientError."""
+        """Begin a transaction if none is open. Raises KafkaError, ClientError."""
         if self._open is None:
             stack = AsyncExitStack()
             await stack.enter_async_context(self._producer.transaction())
             self._open = stack
 
     async def took(self, records: int) -> None:
-        """Counts records that were sent; commits if the transaction is full. Raises KafkaError,
+        """Count records that were sent; commit if the transaction is full. Raises KafkaError,
         ClientError."""
         self.open_records += records
         if self.open_records == self._records_max:
             await self.commit()
 
     async def commit(self) -> None:
-        """Commits the open transaction. Raises KafkaError, ClientError; then the transaction is
+        """Commit the open transaction. Raises KafkaError, ClientError; then the transaction is
         aborted."""
         assert self._open is not None
         await self._producer.flush()

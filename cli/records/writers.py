@@ -65,7 +65,7 @@ class Simple:
 
 
 def value_lines(end: bytes, null: bytes) -> Simple:
-    """Writes values alone, each followed by `end`; writes `null` for a null value."""
+    """Write values alone, each followed by `end`; write `null` for a null value."""
 
     def lines(values: Sequence[bytes | None]) -> bytes:
         if not values:

@@ -103,7 +103,7 @@ class ClusterState(Struct):
 
 
 def write_state(state: ClusterState) -> None:
-    """Replaces pk-cluster.json. Raises OSError."""
+    """Replace pk-cluster.json. Raises OSError."""
     while len(state.answers) > ANSWERS_KEPT:
         del state.answers[next(iter(state.answers))]
     path = os.path.join(state.directory, STATE)
@@ -161,7 +161,7 @@ def is_held(directory: str) -> bool:
 
 
 def enlist(directory: str) -> str | None:
-    """Records this process's cluster, so that commands find it. Returns the path to delete at the
+    """Record this process's cluster, so that commands find it. Returns the path to delete at the
     end; None if not writable."""
     try:
         folder = os.path.join(make_user_dir("state"), "clusters")
@@ -317,7 +317,7 @@ def make_pipe(directory: str) -> int:
 
 
 def command(state: ClusterState, do: str, node: int, timeout_s: float) -> NodeState:
-    """Sends `pk up` a command for a node and waits until it is done; returns the node's new state.
+    """Send `pk up` a command for a node and wait until it is done; return the node's new state.
     Raises CommandError."""
     state.node(node)
     number = secrets.token_hex(8)

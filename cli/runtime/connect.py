@@ -26,10 +26,10 @@ async def _main(handler: Handler, context: Context) -> int:
 
 
 def run_loop(main: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Runs `main` to its end, in the calling thread: the shell has a loop of its own."""
+    """Run `main` to its end, in the calling thread: the shell has a loop of its own."""
     return trio.run(main, *args, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def run(handler: Handler, context: Context) -> int:
-    """Runs a command to its end and returns its exit code. Raises what the command raises."""
+    """Run a command to its end and return its exit code. Raises what the command raises."""
     return run_loop(_main, handler, context)

@@ -80,7 +80,7 @@ class Context:
         return self._settings
 
     def use(self, settings: Settings) -> None:
-        """Talks to the shell's own cluster, regardless of the environment."""
+        """Talk to the shell's own cluster, regardless of the environment."""
         self._settings = settings
 
     def for_cluster(self, settings: Settings) -> "Context":
@@ -160,14 +160,14 @@ class Context:
         )
 
     def write(self, data: bytes) -> None:
-        """Writes data to standard output, unchanged except for what a terminal would act on."""
+        """Write data to standard output, unchanged except for what a terminal would act on."""
         self.clear_status()
         self.spoke = True
         self.streams.out.write(escaped_bytes(data) if self.streams.out_terminal else data)
         self.streams.out.flush()
 
     def write_page(self, text: str) -> None:
-        """Writes a text for people to standard output; on a terminal that is lower, through the
+        """Write a text for people to standard output; on a terminal that is lower, through the
         pager. The shell pages all output itself."""
         from pk.cli.terminal.pager import paged
 
@@ -183,7 +183,7 @@ class Context:
             self._explain_empty(listing, options)
 
     def _explain_empty(self, listing: Listing, options: OutputOptions) -> None:
-        """Prints a likely mistake in a condition that no row meets. Programs see this only if it
+        """Print a likely mistake in a condition that no row meets. Programs see this only if it
         looks like a slip, since `state = failed` may be meant to find nothing."""
         from pk.cli.output.where import why_nothing
 
@@ -197,12 +197,12 @@ class Context:
                 self.say(said)
 
     def show_nothing(self, columns: Sequence[Column]) -> None:
-        """Shows an empty list to programs; people read a sentence instead."""
+        """Show an empty list to programs; people read a sentence instead."""
         if self.output.format not in ("table", "wide"):
             self.show(Listing(columns, ()))
 
     def say_empty(self, text: str) -> None:
-        """Says to a person that a list is empty: a heading alone looks like an answer cut short."""
+        """Say to a person that a list is empty: a heading alone looks like an answer cut short."""
         if self.streams.err_terminal and self.output.format in ("table", "wide"):
             self.say(text)
 
@@ -213,8 +213,8 @@ class Context:
             self._explain_empty(document.rows, options)
 
     def say(self, text: str = "") -> None:
-        """Writes a line to standard error; on a terminal, wraps it between words. If the terminal
-        is gone, the command continues without it."""
+        """Write a line to standard error; on a terminal, wrap it between words. If the terminal is
+        gone, the command continues without it."""
         self.spoke = True
         try:
             self.clear_status()
@@ -225,8 +225,8 @@ class Context:
                 raise
 
     def show_status(self, text: str) -> None:
-        """Shows what the command is doing, if standard error is a terminal; the next output
-        replaces it."""
+        """Show what the command is doing, if standard error is a terminal; the next output replaces
+        it."""
         if self.streams.err_redraws:
             self._status.show(text)
 
@@ -236,16 +236,16 @@ class Context:
             self._status.draw(what)
 
     def clear_status(self) -> None:
-        """Removes the status."""
+        """Remove the status."""
         self._status.clear()
 
     def lend_terminal(self) -> None:
-        """Leaves the terminal to another program, such as an editor: shows no status over it."""
+        """Leave the terminal to another program, such as an editor: shows no status over it."""
         self.clear_status()
         self.spoke = True
 
     def fail(self, error: BaseException) -> None:
-        """Records that an item failed; the command continues, and its exit code says so."""
+        """Record that an item failed; the command continues, and its exit code says so."""
         self.failures.append(error)
         self.say_where(error)
 
@@ -258,7 +258,7 @@ class Context:
             self.say("".join(traceback.format_exception(error)).rstrip("\n"))
 
     def failed(self, error: BaseException, what: str) -> None:
-        """Records that `what` failed and says so on standard error; for a silent broker, only
+        """Record that `what` failed and say so on standard error; for a silent broker, only
         once."""
         from pk.cli.runtime.failures import named_sentence, sentence
         from pk.net.client.errors import ControllerSilent, Straggler, Unanswered
@@ -293,7 +293,7 @@ class Context:
         return self.session.thorough(found) if whole else found
 
     def allow(self) -> None:
-        """Returns if the profile allows changes: for commands that act without asking. Raises
+        """Return if the profile allows changes: for commands that act without asking. Raises
         Refused."""
         if self.settings.guard == "readonly":
             raise Refused(
@@ -303,7 +303,7 @@ class Context:
             )
 
     async def agree(self, question: str, *, name: str | None = None) -> None:
-        """Returns if the change may be made. `name` is what a profile with the guard `type-name` or
+        """Return if the change may be made. `name` is what a profile with the guard `type-name` or
         `insist` wants typed.
 
         Raises Refused if the answer is no, if there is no terminal to ask on, or if the profile is
@@ -330,7 +330,7 @@ class Context:
         await self.ask_yes(question)
 
     async def ask_yes(self, question: str) -> None:
-        """Returns if the answer is yes. Raises Refused if it is no, or if there is no terminal to
+        """Return if the answer is yes. Raises Refused if it is no, or if there is no terminal to
         ask on."""
         if not self.streams.in_terminal or not self.streams.err_terminal:
             raise Refused(

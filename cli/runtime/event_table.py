@@ -60,7 +60,7 @@ class EventTable:
         return GAP.join(parts).rstrip()
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Writes the rows that match --where. Raises Unusable."""
+        """Write the rows that match --where. Raises Unusable."""
         listing = narrow(Listing(self._columns, rows), self._options)
         if not listing.rows:
             return

@@ -72,7 +72,7 @@ def _principal(settings: Settings) -> str | None:
 
 
 def _say_recalled(context: Context) -> None:
-    """Says, once, if another broker than those given answered."""
+    """Say, once, if another broker than those given answered."""
     assert context.session is not None
     admin = context.session.opened(context.settings)
     node = admin.cluster.recalled if admin is not None else None
@@ -90,8 +90,8 @@ def _say_recalled(context: Context) -> None:
 
 @asynccontextmanager
 async def applying_profile(context: Context) -> AsyncGenerator[None]:
-    """Has the block, including tasks that it starts, talk to the cluster that `context` has chosen,
-    as its profile allows. Raises Refused."""
+    """Have the block, including tasks that it starts, talk to the cluster that `context` has
+    chosen, as its profile allows. Raises Refused."""
     from pk.cli.runtime.session import remember_brokers
 
     remember_brokers(context.settings)
@@ -104,7 +104,7 @@ async def applying_profile(context: Context) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def guarding(context: Context) -> AsyncGenerator[None]:
-    """Applies the profile of `context` to the block, including tasks that it starts.
+    """Apply the profile of `context` to the block, including tasks that it starts.
 
     Raises Refused.
     """
@@ -120,7 +120,7 @@ async def guarding(context: Context) -> AsyncGenerator[None]:
 
 
 async def _check_cluster(context: Context, settings: Settings) -> None:
-    """Raises Refused if the cluster is not the one that the profile expects."""
+    """Raise Refused if the cluster is not the one that the profile expects."""
     assert settings.profile is not None and context.session is not None
     wanted = settings.profile.cluster_id
     if wanted is None or context.session.answered.get(settings.bootstrap) == wanted:

@@ -51,7 +51,7 @@ class KnownBrokers:
         return Remembered()
 
     def learned(self, given: Iterable[Node], found: Remembered) -> None:
-        """Keeps the brokers, if they are others than before."""
+        """Keep the brokers, if they are others than before."""
         addresses = [node.address for node in given]
         advertised = {node.address for node in found.nodes}
         if found.cluster_id is None or len(advertised) < 2 or advertised.isdisjoint(addresses):
@@ -80,7 +80,7 @@ class KnownBrokers:
 
 
 def _nodes(addresses: Iterable[str]) -> tuple[Node, ...]:
-    """Parses addresses. Raises ValueError if one is invalid."""
+    """Parse addresses. Raises ValueError if one is invalid."""
     wanted = list(addresses)
     try:
         return parse_bootstrap(wanted) if wanted else ()

@@ -77,7 +77,7 @@ def partitions_meaning(number: int) -> str:
 
 
 def remember(bootstrap: str, kind: str, names: Iterable[str] | Mapping[str, str]) -> None:
-    """Keeps `names` for completion, in place of the known ones; does nothing if the file cannot be
+    """Keep `names` for completion, in place of the known ones; does nothing if the file cannot be
     written.
 
     Names without a meaning keep the one they had. Partitions (`topic/0`) add to those known of
@@ -112,8 +112,8 @@ def _remember_partitions(bootstrap: str, names: Iterable[str]) -> None:
 
 
 def remember_members(bootstrap: str, group: str, members: "Iterable[MemberDescription]") -> None:
-    """Keeps the members of a group, in place of the known ones: the id of each, its instance id,
-    and its host."""
+    """Keep the members of a group, in place of the known ones: the id of each, its instance id, and
+    its host."""
     mark = members_mark(group)
     lists: dict[str, dict[str, str]] = {"member": {}, "instance": {}}
     for member in members:
@@ -135,6 +135,6 @@ def members_mark(group: str) -> str:
 
 
 def remember_configs(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> None:
-    """Keeps the configs set on topics; completion shows them beside the keys."""
+    """Keep the configs set on topics; completion shows them beside the keys."""
     if _load(bootstrap, "configs") != configs:
         _save(bootstrap, "configs", configs)

@@ -20,7 +20,7 @@ def read_document() -> Any:
 
 
 def write_document(document: Any) -> None:
-    """Replaces the file, readable by the user only. Raises OSError."""
+    """Replace the file, readable by the user only. Raises OSError."""
     import tomlkit
 
     make_user_dir("config")

@@ -54,7 +54,7 @@ class Progress:
         total: int | None = None,
         bytes_done: int | None = None,
     ) -> None:
-        """Sets how much of the total is done; shows the rate of bytes read or written."""
+        """Set how much of the total is done; show the rate of bytes read or written."""
         if not self._shows:
             return
         now = time.monotonic()

@@ -7,7 +7,7 @@ from pk.cli.runtime.context import Context
 def say_limited_table(
     context: Context, listing: Listing, limit: int | None = None, whole: str = ""
 ) -> None:
-    """Shows a listing with a question, after a blank line; `whole` is the command that shows rows
+    """Show a listing with a question, after a blank line; `whole` is the command that shows rows
     beyond `limit`."""
     rows = list(listing.rows)
     say_table(context, listing._replace(rows=rows[:limit]))
@@ -17,7 +17,7 @@ def say_limited_table(
 
 
 def say_table(context: Context, listing: Listing) -> None:
-    """Shows a listing on standard error as a complete table, in every output format."""
+    """Show a listing on standard error as a complete table, in every output format."""
     look = context.output._replace(
         format="table",
         columns=(),

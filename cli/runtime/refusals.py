@@ -60,7 +60,7 @@ class Refusals:
         self._recent: deque[tuple[Any, Any]] = deque(maxlen=_KEPT)
 
     def begin(self, principal: str | None) -> None:
-        """Forgets what another command was answered."""
+        """Forget what another command was answered."""
         self.principal = principal
         self._recent.clear()
 

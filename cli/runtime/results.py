@@ -30,7 +30,7 @@ def show_results(
     answers: Sequence[tuple[str, object]] = (),
     of: str = "change",
 ) -> None:
-    """Shows the rows, whose `error` is None unless an item failed, and names the failed items.
+    """Show the rows, whose `error` is None unless an item failed, and name the failed items.
 
     `answers`: item and answer of each; the sentence names the items that failed. `of` is the word
     for an item.

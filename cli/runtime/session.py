@@ -101,7 +101,7 @@ class Session:
 
     @contextmanager
     def beside(self, task: Callable[..., Awaitable[None]], *args: Any) -> Generator[None]:
-        """Runs `task` during the block."""
+        """Run `task` during the block."""
         scope = trio.CancelScope()
 
         async def run() -> None:
@@ -116,7 +116,7 @@ class Session:
 
 
 def remember_brokers(settings: Settings) -> None:
-    """Lets the clients that the calling task opens from now on try brokers of earlier runs."""
+    """Let the clients that the calling task opens from now on try brokers of earlier runs."""
     from pk.cli.runtime.known_brokers import KnownBrokers
     from pk.net.client.recall import RECALL
 

@@ -210,7 +210,7 @@ def check_address(text: str | None, source: str) -> str | None:
 
 
 def check_security(keys: Mapping[str, str], source: str) -> None:
-    """Raises Unusable if `keys` require security that pk does not have: it must not connect without
+    """Raise Unusable if `keys` require security that pk does not have: it must not connect without
     it."""
     secure = [key for key in keys if key.startswith(("ssl.", "sasl."))]
     if not secure:

@@ -76,7 +76,7 @@ def store(
     now_ms: int,
     undoes: str | None = None,
 ) -> str:
-    """Records how to undo a change that is about to be made; returns its id. Raises OSError."""
+    """Record how to undo a change that is about to be made; return its id. Raises OSError."""
     make_user_dir("state")
     os.makedirs(_directory(), mode=0o700, exist_ok=True)
     there = _ids()
@@ -119,7 +119,7 @@ async def remember(
     *,
     undoes: str | None = None,
 ) -> str | None:
-    """Records how to undo a change that is about to be made, and returns its id for `how_to_undo`.
+    """Record how to undo a change that is about to be made, and return its id for `how_to_undo`.
 
     If the file cannot be written, says so and returns None: the user agreed to the change, so it
     goes ahead.
@@ -152,7 +152,7 @@ def how_to_undo(change_id: str) -> str:
 
 
 def forget(change_id: str) -> None:
-    """Deletes the record of a change that was not made after all."""
+    """Delete the record of a change that was not made after all."""
     try:
         os.unlink(_path(change_id))
     except OSError:
@@ -160,7 +160,7 @@ def forget(change_id: str) -> None:
 
 
 def narrow(change_id: str, inverse: Mapping[str, Any]) -> None:
-    """Replaces the inverse of a change that was made only in part.
+    """Replace the inverse of a change that was made only in part.
 
     Ignores errors: undoing the rest as well sets values that are set already.
     """
@@ -169,7 +169,7 @@ def narrow(change_id: str, inverse: Mapping[str, Any]) -> None:
 
 
 def mark_undone(change_id: str, now_ms: int) -> None:
-    """Records that a change was undone. Raises OSError."""
+    """Record that a change was undone. Raises OSError."""
     _rewrite(change_id, undone_ms=now_ms)
 
 

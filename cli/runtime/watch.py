@@ -98,7 +98,7 @@ class _Captured(Context):
 
 
 async def watch(context: Context, handler: Handler, seconds: float) -> int:
-    """Runs `handler` every `seconds` and shows its output, with changes highlighted, until it is
+    """Run `handler` every `seconds` and show its output, with changes highlighted, until it is
     interrupted.
 
     The session of `context` must be open. Cancellation ends it in the shell. Raises the errors of
@@ -153,7 +153,7 @@ def _rows(part: Part) -> int:
 async def _follow(
     watched: "_Painted | _Written", context: Context, handler: Handler, seconds: float
 ) -> None:
-    """Runs repeatedly, until a key ends it; shows failures that may pass."""
+    """Run repeatedly, until a key ends it; show failures that may pass."""
 
     async def tick() -> None:
         while True:
@@ -295,7 +295,7 @@ class _Painted:
 
     @asynccontextmanager
     async def shown(self) -> AsyncGenerator[None]:
-        """Fills the terminal during the block; the last result stays below, in full."""
+        """Fill the terminal during the block; the last result stays below, in full."""
         self._paint()
         try:
             async with self._screen.shown():
@@ -391,7 +391,7 @@ class _Written:
 
     @asynccontextmanager
     async def shown(self) -> AsyncGenerator[None]:
-        """Begins with the first result."""
+        """Begin with the first result."""
         self.see(self._first)
         yield
 

@@ -38,7 +38,7 @@ def _script(source: BinaryIO) -> Iterator[str]:
 
 
 def run_script(session: Shell, lines: Iterable[str], *, stop: bool) -> int:
-    """Runs all lines; returns the exit code of the first that failed."""
+    """Run all lines; return the exit code of the first that failed."""
     first = Exit.OK
     try:
         with session.on_interrupt(raise_interrupt):

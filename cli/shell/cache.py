@@ -73,7 +73,7 @@ class Cache:
         self.switch(settings)
 
     def switch(self, settings: Settings) -> None:
-        """Switches to another cluster; called in the engine's thread once that runs."""
+        """Switch to another cluster; called in the engine's thread once that runs."""
         self.settings = settings
         self.topic: str | None = None
         self.group: str | None = None
@@ -94,7 +94,7 @@ class Cache:
         self.stale()
 
     def _fill(self, kind: str, names: Mapping[str, str]) -> bool:
-        """Stores the names of a kind; returns whether any are new."""
+        """Store the names of a kind; return whether any are new."""
         if self._lists.get(kind) == [*names.items()]:
             return False
         self._lists[kind] = [Candidate(*item) for item in names.items()]
@@ -105,7 +105,7 @@ class Cache:
     # the engine's side
 
     def stale(self) -> None:
-        """Requests a refresh soon; called in the engine's thread."""
+        """Request a refresh soon; called in the engine's thread."""
         self._due = True
         self._wake()
 
@@ -114,7 +114,7 @@ class Cache:
             self._wanted.set()
 
     async def keep_fresh(self, session: Session) -> None:
-        """Refreshes forever."""
+        """Refresh forever."""
         pause_s = 0.0
         while True:
             self._wanted = trio.Event()

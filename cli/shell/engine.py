@@ -51,7 +51,7 @@ class Job:
         self.code: int = Exit.OK
 
     async def run(self, session: Session) -> None:
-        """Runs it in the engine's thread, and always sets `done` at the end."""
+        """Run it in the engine's thread, and always sets `done` at the end."""
         self.context.session = session
         RELAY.set(self.relay)
         try:
@@ -70,14 +70,14 @@ class Job:
             self.relay.for_main_thread.put(_nothing)
 
     def serve(self, seconds: float) -> bool:
-        """Makes the calls that the command needs from the main thread, for at most `seconds`;
-        returns whether the command has ended. Call it in the main thread."""
+        """Make the calls that the command needs from the main thread, for at most `seconds`; return
+        whether the command has ended. Call it in the main thread."""
         with contextlib.suppress(Empty):
             self.relay.for_main_thread.get(timeout=seconds)()
         return self.done.is_set()
 
     async def _attempts(self) -> int:
-        """Runs the command, again if the connection was lost and repeating it does no harm."""
+        """Run the command, again if the connection was lost and repeating it does no harm."""
         until = trio.current_time() + _RETRY_FOR_S
         while True:
             try:
@@ -90,7 +90,7 @@ class Job:
             await trio.sleep(_RETRY_S)
 
     def say_lost(self, *, broken: bool = False) -> None:
-        """Says, once, that the command keeps trying to connect. `broken`: a connection was open
+        """Say, once, that the command keeps trying to connect. `broken`: a connection was open
         before."""
         if self.lost:
             return
@@ -104,17 +104,17 @@ class Job:
         self.context.say(f"{what}; trying again. Ctrl-C stops it.")
 
     def interrupt(self) -> None:
-        """Delivers a Ctrl-C; called in the engine's thread."""
+        """Deliver a Ctrl-C; called in the engine's thread."""
         if self.relay.arrived >= _PATIENCE or not self.relay.passes_on():
             self.scope.cancel()
 
 
 def _nothing() -> None:
-    """Wakes the main thread."""
+    """Wake the main thread."""
 
 
 def reported(context: Context, error: BaseException) -> int:
-    """Prints why a command ended; returns its exit code. A closed pipe is not an error here."""
+    """Print why a command ended; return its exit code. A closed pipe is not an error here."""
     return Exit.OK if isinstance(leaf(error), BrokenPipeError) else report(context, error)
 
 
@@ -165,14 +165,14 @@ class Engine:
             await trio.sleep_forever()
 
     def start(self, job: Job) -> None:
-        """Passes on a command; `job.done` is set at its end. A waiting caller must check
+        """Pass on a command; `job.done` is set at its end. A waiting caller must check
         `job.abandoned` too."""
         nursery, session = self._nursery, self._session
         assert self._token is not None and nursery is not None and session is not None
         self._token.run_sync_soon(nursery.start_soon, job.run, session)
 
     def interrupt(self, job: Job) -> None:
-        """Delivers a Ctrl-C to a command. May be called by a signal handler."""
+        """Deliver a Ctrl-C to a command. May be called by a signal handler."""
         job.relay.arrived += 1
         self.soon(job.interrupt)
         # Sets no event: the handler may have interrupted a holder of the event's lock, in this same
@@ -180,7 +180,7 @@ class Engine:
         job.abandoned = job.relay.arrived >= _PATIENCE
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Calls `function` in the engine's thread. May be called by a signal handler."""
+        """Call `function` in the engine's thread. May be called by a signal handler."""
         if self._token is None:
             return
         try:

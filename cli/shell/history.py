@@ -41,7 +41,7 @@ class History(FileHistory):
 
 
 def _shorten(path: str, size: int) -> None:
-    """Drops the older half of a file that has become too large."""
+    """Drop the older half of a file that has become too large."""
     if size <= _BYTES_MAX:
         return
     with open(path, "rb") as file:

@@ -98,7 +98,7 @@ class Shell:
 
     @contextlib.contextmanager
     def on_interrupt(self, function: Callable[[], None]) -> Generator[None]:
-        """Sets what Ctrl-C does in the block."""
+        """Set what Ctrl-C does in the block."""
         before, self._on_interrupt = self._on_interrupt, function
         try:
             if self._early_interrupt:
@@ -111,8 +111,8 @@ class Shell:
     # what a line does
 
     def run_line(self, text: str) -> bool:
-        """Runs a line of commands separated by `;` and `&&`; False if it ends the shell.
-        `last_code` is the exit code of the last command that ran."""
+        """Run a line of commands separated by `;` and `&&`; False if it ends the shell. `last_code`
+        is the exit code of the last command that ran."""
         self._running, self._early_interrupt = True, False
         try:
             return self._run_commands(text)
@@ -156,7 +156,7 @@ class Shell:
         return True
 
     def _own(self, text: str) -> bool:
-        """Runs one of the shell's own words; False if the line is a command."""
+        """Run one of the shell's own words; False if the line is a command."""
         word, *rest = text.split()
         if word == "use":
             self._use(split_line(text).words[1:])
@@ -223,7 +223,7 @@ class Shell:
         return [candidate.word for candidate in self.cache.names(kind)]
 
     def _switch(self, profile: str) -> None:
-        """Switches to the cluster of another profile. Raises CommandError."""
+        """Switch to the cluster of another profile. Raises CommandError."""
         with self.on_interrupt(raise_interrupt):  # it may ask for a secret
             self.settings = settings_of(Reach(profile=profile))
         settings = self.settings
@@ -266,7 +266,7 @@ class Shell:
             yield None, None
 
     def _check(self, parsed: Parsed, line: Line) -> None:
-        """Refuses commands that do not work in the shell. Raises UsageError."""
+        """Refuse commands that do not work in the shell. Raises UsageError."""
         path, node = parsed.path, parsed.node
         if parsed.wants_help or not isinstance(node, Command):
             return
@@ -291,7 +291,7 @@ class Shell:
             self._show(text)
 
     def _show(self, text: bytes) -> None:
-        """Writes text, through the pager if it is tall."""
+        """Write text, through the pager if it is tall."""
 
         def write(streams: Streams) -> None:
             streams.out.write(text)
@@ -312,8 +312,8 @@ class Shell:
         return self._run_on(parsed, line, streams)
 
     def _held(self, run: Callable[[Streams], Any], *, through: bool = False) -> int:
-        """Runs with output held back until it is clear whether it fits the screen; with `through`,
-        writes at once."""
+        """Run with output held back until it is clear whether it fits the screen; with `through`,
+        write at once."""
         if not self.interactive:
             return int(run(Streams(stdin=self.stdin)) or 0)
         held = HeldOutput(through=through)
@@ -355,7 +355,7 @@ class Shell:
         return code
 
     def _run_here(self, handler: Callable[[Context], Any], context: Context) -> int:
-        """Runs a command that needs no event loop, in this thread."""
+        """Run a command that needs no event loop, in this thread."""
         try:
             with self.on_interrupt(raise_interrupt):
                 return int(handler(context) or context.exit)
@@ -363,7 +363,7 @@ class Shell:
             return reported(context, error)
 
     def _wait(self, job: Job) -> int:
-        """Waits for a command in the engine, or for the Ctrl-C that ends it; returns its exit
+        """Wait for a command in the engine, or for the Ctrl-C that ends it; return its exit
         code."""
 
         def interrupt() -> None:
@@ -417,7 +417,7 @@ async def _nothing(session: object) -> None:
 
 
 def _say(text: str) -> None:
-    """Writes a line to standard error, escaped: it may contain names from the cluster."""
+    """Write a line to standard error, escaped: it may contain names from the cluster."""
     sys.stderr.write(f"{escaped_lines(text)}\n")
 
 

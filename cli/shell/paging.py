@@ -31,7 +31,7 @@ class HeldOutput:
         """Whether the last line is incomplete: the prompt would follow it on the same line."""
 
     def write(self, data: bytes) -> int:
-        """Holds `data` back, or writes it."""
+        """Hold `data` back, or write it."""
         with self._lock:
             if data:
                 self.open_line = data[-1:] != b"\n"
@@ -45,7 +45,7 @@ class HeldOutput:
         return len(data)
 
     def flush(self) -> None:
-        """Flushes the output that was written; held output stays."""
+        """Flush the output that was written; held output stays."""
         if self._through:
             sys.stdout.buffer.flush()
 
@@ -58,7 +58,7 @@ class HeldOutput:
         return True
 
     def release(self) -> None:
-        """Writes the held output, and stops holding."""
+        """Write the held output, and stop holding."""
         with self._lock:
             self._through = True
             if self._held:
@@ -67,7 +67,7 @@ class HeldOutput:
                 self._held.clear()
 
     def release_if_late(self) -> None:
-        """Releases output that has been held for long: the command is not about to end."""
+        """Release output that has been held for long: the command is not about to end."""
         if self._since is not None and time.monotonic() - self._since > HOLD_S:
             self.release()
 
@@ -92,7 +92,7 @@ class HeldError:
         self._out = out
 
     def write(self, text: str) -> int:
-        """Writes the text after the held output."""
+        """Write the text after the held output."""
         self._out.release()
         if text.endswith("\n"):
             self._out.open_line = False

@@ -116,7 +116,7 @@ def _style_rules() -> dict[str, str]:
 
 
 def interact(shell: "Shell") -> None:
-    """Reads and runs lines until the end of input."""
+    """Read and run lines until the end of input."""
     profile = shell.settings.profile
     name = shell.settings.cluster_name
     guard = f", guarded as {profile.guard}" if profile and profile.guard != "confirm" else ""
@@ -210,7 +210,7 @@ def _offer_again(app: "Application[str]") -> None:
 
 
 def _read_plainly(shell: "Shell") -> None:
-    """Reads lines at a plain prompt, on a terminal without cursor control."""
+    """Read lines at a plain prompt, on a terminal without cursor control."""
     while True:
         sys.stdout.write(prompt_of(shell))
         sys.stdout.flush()

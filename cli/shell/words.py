@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 def split_line(text: str) -> Line:
-    r"""Splits words as a POSIX shell does; `\w N` or `\G`, and `> FILE`, `>> FILE` or `| COMMAND`
+    r"""Split words as a POSIX shell does; `\w N` or `\G`, and `> FILE`, `>> FILE` or `| COMMAND`
     may follow, and a comment after `#`.
 
     Raises UsageError.

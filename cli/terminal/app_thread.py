@@ -22,7 +22,7 @@ class AppThread:
         """Whether the application must end, with EOFError."""
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Calls `function`, which runs the application, in the thread. If this is cancelled, the
+        """Call `function`, which runs the application, in the thread. If this is cancelled, the
         application ends, and restores the terminal."""
         # Reset here and not in the thread: a Ctrl-C may come before the thread starts.
         self.leaving = False
@@ -41,12 +41,12 @@ class AppThread:
             self.call(_leave)
 
     def begin(self) -> None:
-        """Ends the application if it must end already; for `pre_run`."""
+        """End the application if it must end already; for `pre_run`."""
         if self.leaving and self.app is not None:
             self.app.exit(exception=EOFError)
 
     def call(self, function: "Callable[[Application[Any]], object]") -> bool:
-        """Calls `function` in the application's thread; returns False if it is not running."""
+        """Call `function` in the application's thread; return False if it is not running."""
         app = self.app
         loop = app.loop if app is not None else None
         if app is None or loop is None or not app.is_running:

@@ -18,7 +18,7 @@ def _editor() -> str:
 
 
 def check_editor(instead: str) -> None:
-    """Raises Refused if the editor needs a terminal and there is none; `instead` says what the user
+    """Raise Refused if the editor needs a terminal and there is none; `instead` says what the user
     can do."""
     program = os.path.basename(next(iter(_editor().split()), ""))
     if program in _FOR_TERMINALS and not (os.isatty(0) and os.isatty(1)):
@@ -26,7 +26,7 @@ def check_editor(instead: str) -> None:
 
 
 def edit_file(path: str) -> None:
-    """Opens `path` in $VISUAL, $EDITOR or vi and waits until it exits. Raises CommandError if it
+    """Open `path` in $VISUAL, $EDITOR or vi and wait until it exits. Raises CommandError if it
     fails."""
     editor = _editor()
     try:

@@ -96,18 +96,18 @@ class FullScreen:
         return self._streams.width, self._streams.height
 
     def draw(self, lines: Sequence[Line | str]) -> None:
-        """Draws these lines from the top left corner. A text may have colours (as escape
-        sequences); a longer line is cut."""
+        """Draw these lines from the top left corner. A text may have colours (as escape sequences);
+        a longer line is cut."""
         self._lines = lines
         self._thread.call(lambda app: app.invalidate())
 
     def redraw(self) -> None:
-        """Draws everything again, after something else has written on the terminal."""
+        """Draw everything again, after something else has written on the terminal."""
         self._thread.call(lambda app: app.renderer.clear())
 
     @asynccontextmanager
     async def shown(self) -> AsyncGenerator[None]:
-        """Fills the terminal during the block, which is cancelled if the terminal has gone."""
+        """Fill the terminal during the block, which is cancelled if the terminal has gone."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._show, nursery.cancel_scope)
             nursery.start_soon(self._follow_size)
@@ -145,7 +145,7 @@ class FullScreen:
     # in prompt-toolkit's thread
 
     async def _stop(self, app: "Application[None]") -> None:
-        """Restores the terminal until the program continues."""
+        """Restore the terminal until the program continues."""
         from prompt_toolkit.application import in_terminal
 
         async with in_terminal():

@@ -33,14 +33,14 @@ def _end(*_: object) -> None:
 
 
 def note_signal(number: int) -> None:
-    """Remembers that SIGTERM or SIGHUP ends the command: it then exits with 130, instead of dying
-    of SIGINT."""
+    """Remember that SIGTERM or SIGHUP ends the command: it then exits with 130, instead of dying of
+    SIGINT."""
     global _another_signal
     _another_signal = _another_signal or number != signal.SIGINT
 
 
 def die_at_exit_of_interrupt(code: int) -> int:
-    """Makes a process with the exit code of Ctrl-C die of SIGINT at its very end; returns the
+    """Make a process with the exit code of Ctrl-C die of SIGINT at its very end; return the
     code."""
     global _end_code
     _end_code = code
@@ -60,7 +60,7 @@ def _die_if_interrupted() -> None:
 
 
 def end_on_interrupt() -> None:
-    """Makes Ctrl-C end the process at once, instead of raising KeyboardInterrupt. A process that
+    """Make Ctrl-C end the process at once, instead of raising KeyboardInterrupt. A process that
     ignores it, such as a background command of a script, still ignores it. Call it in the main
     thread."""
     atexit.register(_die_if_interrupted)  # registered first, so it runs last

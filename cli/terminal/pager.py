@@ -16,7 +16,7 @@ _LESS_PROMPT = r"-Psspace\: next page, /\: search, q\: quit ?e(END).$"
 
 
 def paged(text: str) -> bool:
-    """Shows a text for people in the pager if it is taller than the terminal. Returns False if it
+    """Show a text for people in the pager if it is taller than the terminal. Returns False if it
     fits, or if standard input or output is not a terminal."""
     data = text.encode()
     if not _is_interactive() or not is_tall(data, 1):
@@ -32,7 +32,7 @@ def is_tall(data: bytes, spare: int) -> bool:
 
 
 def page(data: bytes) -> bool:
-    """Shows `data` with $PK_PAGER, $PAGER or less; False if none of them starts."""
+    """Show `data` with $PK_PAGER, $PAGER or less; False if none of them starts."""
     if os.environ.get("TERM", "dumb") in ("dumb", ""):
         return False
     named = (os.environ.get(name, "").strip() for name in ("PK_PAGER", "PAGER"))

@@ -24,7 +24,7 @@ class Interrupts:
         self._signals = signals
 
     async def or_until(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Runs `work` to its end or to the next signal. True: it was interrupted."""
+        """Run `work` to its end or to the next signal. True: it was interrupted."""
         if self._signals is None:
             await work()
             return False
@@ -60,7 +60,7 @@ class Relay:
         """Calls that the shell makes in the main thread while it waits for the command."""
 
     async def handled_by_main_thread(self) -> None:
-        """Returns once the main thread has handled each signal that arrived before this call, so
+        """Return once the main thread has handled each signal that arrived before this call, so
         that `arrived` counts it."""
         handled = trio.Event()
         token = trio.lowlevel.current_trio_token()
@@ -68,7 +68,7 @@ class Relay:
         await handled.wait()
 
     def passes_on(self) -> bool:
-        """Delivers a Ctrl-C to the latest listener; False if there is none. Called in the loop's
+        """Deliver a Ctrl-C to the latest listener; False if there is none. Called in the loop's
         thread."""
         if not self._listeners:
             return False
@@ -95,7 +95,7 @@ RELAY: ContextVar[Relay | None] = ContextVar("RELAY", default=None)
 
 @contextmanager
 def listen_for_interrupts() -> Generator[Interrupts]:
-    """Receives SIGINT, SIGTERM and SIGHUP as events. The shell's loop is not in the main thread, so
+    """Receive SIGINT, SIGTERM and SIGHUP as events. The shell's loop is not in the main thread, so
     there Ctrl-C arrives through the shell's relay."""
     if threading.current_thread() is not threading.main_thread():
         relay = RELAY.get()
@@ -152,7 +152,7 @@ class TypedBeforeInterrupt:
         return _arrived if self._relay is None else self._relay.arrived
 
     async def wait(self) -> None:
-        """Returns when there is something to read. After Ctrl-C it never returns: the command is
+        """Return when there is something to read. After Ctrl-C it never returns: the command is
         cancelled."""
         await trio.lowlevel.wait_readable(self._fd)
         if self._relay is not None:
@@ -234,7 +234,7 @@ class _Ending:
 
 @contextmanager
 def signals_cancel(scope: trio.CancelScope) -> Generator[None]:
-    """Makes SIGINT, SIGTERM and SIGHUP cancel `scope`, so that the command's final steps (a commit,
+    """Make SIGINT, SIGTERM and SIGHUP cancel `scope`, so that the command's final steps (a commit,
     a state file) run whichever signal arrives. The second SIGTERM ends the process; the second
     Ctrl-C is trio's. A command that hangs in code that does not wait for the loop gets a
     KeyboardInterrupt."""

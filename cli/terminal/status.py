@@ -25,20 +25,20 @@ class Status:
         self._held = cursor_back(streams.err)
 
     def show(self, text: str) -> None:
-        """Draws a line, cut to the width of the terminal."""
+        """Draw a line, cut to the width of the terminal."""
         from rich.text import Text
 
         self.draw(Text(cut(escaped(text), self._streams.err_width - 1), no_wrap=True))
 
     def draw(self, what: "RenderableType") -> None:
-        """Draws what rich can render."""
+        """Draw what rich can render."""
         if self._live is None:
             self._live = self._start()
         self._live.console.width = self._streams.err_width
         self._live.update(what, refresh=True)
 
     def clear(self) -> None:
-        """Removes it."""
+        """Remove it."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()

@@ -18,8 +18,8 @@ READ_BYTES = 1 << 16
 
 
 def wait_for_input(source: IO[bytes]) -> None:
-    """Returns when `source`, with an empty buffer, is readable or at its end; runs signal handlers
-    while it waits, and raises their errors."""
+    """Return when `source`, with an empty buffer, is readable or at its end; run signal handlers
+    while it waits, and raise their errors."""
     try:
         fd = source.fileno()
     except OSError:

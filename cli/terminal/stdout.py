@@ -5,7 +5,7 @@ import sys
 
 
 def open_closed() -> None:
-    """Opens the null device for each standard stream that was closed (`>&-`), so that no file or
+    """Open the null device for each standard stream that was closed (`>&-`), so that no file or
     socket of ours takes its number."""
     import os
 
@@ -15,7 +15,7 @@ def open_closed() -> None:
 
 
 def write_whole() -> None:
-    """Makes standard output write everything. PYTHONUNBUFFERED makes it a raw file, which may write
+    """Make standard output write everything. PYTHONUNBUFFERED makes it a raw file, which may write
     only a part when a signal comes."""
     import io
 
@@ -30,7 +30,7 @@ def write_whole() -> None:
 
 
 def print_out(text: str) -> int:
-    """Prints a whole text; the exit code. A reader that has gone is no error."""
+    """Print a whole text; the exit code. A reader that has gone is no error."""
     from pk.cli.exits import Exit
 
     try:
@@ -46,7 +46,7 @@ def print_out(text: str) -> int:
 
 
 def flushed(code: int) -> int:
-    """Flushes standard output and returns the exit code. The interpreter would report a full disk,
+    """Flush standard output and return the exit code. The interpreter would report a full disk,
     which has been reported already, once more by a traceback."""
     if code == 0:
         return print_out("")
@@ -58,7 +58,7 @@ def flushed(code: int) -> int:
 
 
 def drop_output() -> None:
-    """Drops the rest of standard output: its reader has gone, which is not an error."""
+    """Drop the rest of standard output: its reader has gone, which is not an error."""
     import os
 
     try:

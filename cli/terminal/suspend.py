@@ -50,7 +50,7 @@ class Suspendable:
 
 @contextmanager
 def heeding() -> Generator[None]:
-    """Handles SIGTSTP this way during the block, unless it is ignored or already handled. The shell
+    """Handle SIGTSTP this way during the block, unless it is ignored or already handled. The shell
     does this in the main thread, for what its engine draws."""
     ours = (
         threading.current_thread() is threading.main_thread()
@@ -76,5 +76,5 @@ def sends(stream: Any, data: bytes) -> Callable[[], None]:
 
 
 def cursor_back(stream: Any) -> Suspendable:
-    """Makes Ctrl-Z show the cursor again, for code that hides it while it draws on `stream`."""
+    """Make Ctrl-Z show the cursor again, for code that hides it while it draws on `stream`."""
     return Suspendable(sends(stream, b"\x1b[?25h"), sends(stream, b"\x1b[?25l"))

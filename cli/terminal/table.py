@@ -81,7 +81,7 @@ class _Cells:
         return list(map(max, self._of_cells, map(width_of, self.heads)))
 
     def _fitted(self, room: int) -> list[int]:
-        """Folds the few cells that are much longer than the others of their column first; then
+        """Fold the few cells that are much longer than the others of their column first; then
         names; then headings, between words. That may not be enough."""
         widest = self._widest()
         if room_of(widest) <= room or not self.rows:

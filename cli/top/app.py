@@ -35,7 +35,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def top(context: Context, options: Top) -> int:
-    """`pk top`."""
+    """Run `pk top`."""
     name = options.tab or "cluster"
     names = [tab.name for tab in TABS]
     if name not in names:
@@ -61,7 +61,7 @@ async def top(context: Context, options: Top) -> int:
 
 
 async def _snapshots(context: Context, collector: Collector, options: Top) -> int:
-    """Writes snapshots of a tab: -n of them, or until interrupted if the terminal cannot be drawn
+    """Write snapshots of a tab: -n of them, or until interrupted if the terminal cannot be drawn
     on."""
     endless = context.streams.out_terminal and options.num is None and not context.given("format")
     left = options.num or 1
@@ -141,7 +141,7 @@ class _Live:
         return self._code
 
     async def _paint(self) -> None:
-        """Redraws at once after a key, and soon after a response."""
+        """Redraw at once after a key, and soon after a response."""
         while True:
             self._dirty, self._pressed = trio.Event(), trio.Event()
             self._draw()
@@ -164,7 +164,7 @@ class _Live:
         self._update_needs()
 
     def _update_needs(self) -> None:
-        """Makes the collector request only the data that is on the screen."""
+        """Make the collector request only the data that is on the screen."""
         screen, needs = self._screen, self._collector.needs
         tab, position = screen.shown, screen.position
         needs.tab, needs.subject = tab.name, screen.subject
@@ -174,7 +174,7 @@ class _Live:
         )
 
     async def _collect(self) -> None:
-        """Collects at each interval unless paused, and whenever something else is opened."""
+        """Collect at each interval unless paused, and whenever something else is opened."""
         opened = False
         while True:
             self._wake = trio.Event()
@@ -186,7 +186,7 @@ class _Live:
                 opened = True
 
     async def _read_records(self) -> None:
-        """Reads the records on the screen; begins again when others are wanted."""
+        """Read the records on the screen; begin again when others are wanted."""
         screen, model = self._screen, self._collector.model
         while True:
             self._wanted = screen.records

@@ -111,7 +111,7 @@ class _Turn(Generic[T]):
         return not self._left
 
     def took(self, seconds: float) -> None:
-        """Adjusts the next share to the time that this one took."""
+        """Adjust the next share to the time that this one took."""
         low, high = self._bounds
         wanted = round(self._size * _SHARE_S / max(seconds, _SHARE_S / 4))
         self._size = min(max(wanted, low), high)
@@ -167,19 +167,19 @@ class Collector:
         self.model.see_nodes(cluster.metadata.brokers, None, cluster.metadata.cluster_id)
 
     async def close(self) -> None:
-        """Closes the connections to metrics; the admin's remain."""
+        """Close the connections to metrics; the admin's remain."""
         for source in self._sources.values():
             await source.client.close()
         self._sources = {}
 
     def _done(self, name: str, started: float, every_s: float) -> None:
-        """Computes when a job is due again."""
+        """Compute when a job is due again."""
         now = trio.current_time()
         ease = 0.0 if self.needs.whole else now + _EASE * (now - started) - _EASE_FROM_S
         self._due[name] = max(started + every_s, ease)
 
     async def round(self, interval_s: float) -> None:
-        """Requests once what the tab shows. Returns when every request has been answered or given
+        """Request once what the tab shows. Returns when every request has been answered or given
         up."""
         jobs: list[tuple[str, Callable[[], Awaitable[None]], float]] = [
             ("topics", self._topics, 0.0),
@@ -246,7 +246,7 @@ class Collector:
     async def _each(
         self, brokers: Iterable[int], ask: Callable[[int], Awaitable[None]]
     ) -> frozenset[int]:
-        """Asks several brokers at once; returns those that did not answer."""
+        """Ask several brokers at once; return those that did not answer."""
         failed: set[int] = set()
 
         async def one(broker: int) -> bool:
@@ -303,7 +303,7 @@ class Collector:
         turn.took(trio.current_time() - started)
 
     async def _ends_of(self, partitions: Iterable[TopicPartition]) -> None:
-        """Asks the leaders where partitions end."""
+        """Ask the leaders where partitions end."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             leader = self.model.partitions[tp].leader_id
@@ -331,7 +331,7 @@ class Collector:
         return [b for b, node in self.model.nodes.items() if not node.fenced]
 
     async def _list_groups(self) -> frozenset[int]:
-        """Asks every broker for the groups it coordinates; returns those that did not answer."""
+        """Ask every broker for the groups it coordinates; return those that did not answer."""
 
         async def ask(broker: int) -> None:
             self._listed[broker] = await groups_of(self.admin, broker)
@@ -368,7 +368,7 @@ class Collector:
     async def _by_coordinator(
         self, names: Iterable[str], ask: Callable[[list[str]], Awaitable[None]]
     ) -> frozenset[int]:
-        """Asks each coordinator about its groups, all at once: a silent one does not delay the
+        """Ask each coordinator about its groups, all at once: a silent one does not delay the
         others."""
         by_broker: dict[int, list[str]] = {}
         for name in names:
@@ -528,7 +528,7 @@ class Collector:
             self.model.miss_metrics(next(iter(missing.values())))
 
     async def _find_sources(self) -> None:
-        """Finds where metrics are. Raises CommandError if they are nowhere, KafkaError."""
+        """Find where metrics are. Raises CommandError if they are nowhere, KafkaError."""
         served = await self._answered(lambda: listeners(self.admin), "configs")
         urls = {broker: url for broker, url in served.urls.items() if url is not None}
         known, self._sources = self._sources, {}
@@ -549,7 +549,7 @@ class Collector:
 
 
 def _check(silent: Collection[int], of: str) -> None:
-    """Raises TimeoutError if brokers did not answer."""
+    """Raise TimeoutError if brokers did not answer."""
     if silent:
         names = join([str(b) for b in sorted(silent)])
         several = "Brokers" if len(silent) > 1 else "Broker"

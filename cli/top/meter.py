@@ -27,7 +27,7 @@ class Meter(Generic[K]):
         self._samples: dict[K, list[tuple[float, int]]] = {}
 
     def see(self, key: K, value: int, now: float) -> None:
-        """Adds a sample. A counter that falls has restarted (a topic of the same name, offsets that
+        """Add a sample. A counter that falls has restarted (a topic of the same name, offsets that
         were reset)."""
         samples = self._samples.get(key)
         if samples is None or value < samples[-1][1]:
@@ -54,7 +54,7 @@ class Meter(Generic[K]):
         return samples[-1][1] if samples else None
 
     def keep(self, known: Container[K]) -> None:
-        """Drops items that are not in `known`."""
+        """Drop items that are not in `known`."""
         for key in [key for key in self._samples if key not in known]:
             del self._samples[key]
 
@@ -68,7 +68,7 @@ class TimesMeter(Generic[K]):
         self._samples: dict[K, list[tuple[float, Cumulative]]] = {}
 
     def see(self, key: K, value: Cumulative, now: float) -> None:
-        """Adds a sample. Counts that fall have restarted."""
+        """Add a sample. Counts that fall have restarted."""
         samples = self._samples.get(key)
         if samples is None or _total(value) < _total(samples[-1][1]):
             self._samples[key] = [(now, value)]
@@ -106,7 +106,7 @@ class TimesMeter(Generic[K]):
         return quantile(list(counts.items()), share)
 
     def keep(self, known: Container[K]) -> None:
-        """Drops items that are not in `known`."""
+        """Drop items that are not in `known`."""
         for key in [key for key in self._samples if key not in known]:
             del self._samples[key]
 

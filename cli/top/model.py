@@ -151,7 +151,7 @@ class Model:
         self._watched = watched
 
     def _forget(self) -> None:
-        """Drops deleted topics and partitions."""
+        """Drop deleted topics and partitions."""
         self.ends.keep(self.partitions)
         for known in (self.behind, self.partition_sizes):
             for tp in [tp for tp in known if tp not in self.partitions]:
@@ -160,7 +160,7 @@ class Model:
             del self.sparks[name]
 
     def _count(self) -> None:
-        """Computes what every table needs."""
+        """Compute what every table needs."""
         self.leads, self.holds = Counter(), Counter()
         self.under_replicated, self.offline = [], []
         for tp, p in self.partitions.items():
@@ -235,7 +235,7 @@ class Model:
     # groups
 
     def see_groups(self, groups: Iterable[GroupListing]) -> None:
-        """Takes all groups, and drops the others."""
+        """Take all groups, and drop the others."""
         self.version += 1
         self.groups = {g.group_id: g for g in groups}
         for known in (self.members, self.commits, self.reported_lags, self.pipelines):
@@ -244,7 +244,7 @@ class Model:
         self.drains.keep(_Keys(self.commits))
 
     def see_pipelines(self, commits: Mapping[str, PipelineCommit | None]) -> None:
-        """Takes the groups that belong to pipelines."""
+        """Take the groups that belong to pipelines."""
         for group, commit in commits.items():
             if commit is None:
                 self.pipelines.pop(group, None)
@@ -257,7 +257,7 @@ class Model:
         now: float,
         reported_lags: Mapping[str, Mapping[TopicPartition, int]] = {},
     ) -> None:
-        """Takes committed offsets. Those of a share group are its start offsets, with the lag that
+        """Take committed offsets. Those of a share group are its start offsets, with the lag that
         its coordinator gives."""
         self.version += 1
         self.reported_lags |= {group: dict(lags) for group, lags in reported_lags.items()}
@@ -349,7 +349,7 @@ class Model:
     def see_requests(
         self, broker: int, counts: Mapping[str, tuple[Cumulative, int]], now: float
     ) -> None:
-        """Takes a broker's counters: API → how long requests took, and how many failed as a
+        """Take a broker's counters: API → how long requests took, and how many failed as a
         whole."""
         self.version += 1
         self.metrics_missing = None
@@ -358,7 +358,7 @@ class Model:
             self.request_errors.see((broker, api), errors, now)
 
     def forget_requests(self, broker: int) -> None:
-        """Drops what a broker counted that no longer answers."""
+        """Drop what a broker counted that no longer answers."""
         self.version += 1
         for meter in (self.request_times, self.request_errors):
             meter.keep({key for key in self.request_times.sampled() if key[0] != broker})

@@ -107,7 +107,7 @@ class RecordReader:
     async def follow(
         self, found: Found, interval_s: Callable[[], float], paused: Callable[[], bool]
     ) -> None:
-        """Fills `found` until cancelled. A failure is shown, and retried."""
+        """Fill `found` until cancelled. A failure is shown, and retried."""
         try:
             test = filter_of(found.wanted.filter)
         except Unusable as e:
@@ -152,7 +152,7 @@ class RecordReader:
         test: Filter | None,
         known: dict[TopicPartition, int],
     ) -> None:
-        """Reads the new records; `known` has the ends up to which partitions were read."""
+        """Read the new records; `known` has the ends up to which partitions were read."""
         wanted, before = found.wanted, found.pairs
         spans = await self._spans(found, known)
 

@@ -139,7 +139,7 @@ class Screen:
         return self.position.filter if self.typing is None else self.typing
 
     def narrow_to(self, options: OutputOptions) -> None:
-        """Applies the options of a list to the first tab. Raises Unusable."""
+        """Apply the options of a list to the first tab. Raises Unusable."""
         if not options.narrows:
             return
         tab = self.shown
@@ -198,7 +198,7 @@ class Screen:
         return rows[position.top : position.top + room]
 
     def press(self, key: str, rows: Sequence[Row]) -> str | None:
-        """Handles a key. Returns `quit`, `refresh` if the cluster must be asked again, `redraw`, or
+        """Handle a key. Returns `quit`, `refresh` if the cluster must be asked again, `redraw`, or
         None."""
         if self.typing is not None:
             self._type(key)
@@ -268,7 +268,7 @@ class Screen:
         return "refresh"
 
     def _open(self, key: str, rows: Sequence[Row]) -> str | None:
-        """Opens the selected row, or the records of its topic."""
+        """Open the selected row, or the records of its topic."""
         tab, opened = self.shown, self.opened
         row = rows[min(self.position.index, len(rows) - 1)] if rows else None
         if tab.name == "records":
@@ -295,7 +295,7 @@ class Screen:
         return "refresh"
 
     def _read(self, key: str, rows: Sequence[Row]) -> None:
-        """Handles a key while a whole record is shown."""
+        """Handle a key while a whole record is shown."""
         if key in ("escape", "q", "enter", "backspace", "left"):
             self.record = None
         elif key in ("n", "p") and rows:

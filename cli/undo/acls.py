@@ -25,7 +25,7 @@ async def remember(
     deleted: Sequence[AclBinding],
     undoes: str | None = None,
 ) -> str | None:
-    """Records how to undo that ACLs are added and deleted; returns the id for `how_to_undo`."""
+    """Record how to undo that ACLs are added and deleted; return the id for `how_to_undo`."""
     said = [
         f"{count(len(rules), 'ACL')} {verb}"
         for rules, verb in ((added, "added"), (deleted, "deleted"))
@@ -41,7 +41,7 @@ def forget_failed(
     deleted: Sequence[AclBinding],
     failed: Container[AclBinding],
 ) -> bool:
-    """Keeps only the ACLs that were really changed in the record; False if there are none."""
+    """Keep only the ACLs that were really changed in the record; False if there are none."""
     added = [rule for rule in added if rule not in failed]
     deleted = [rule for rule in deleted if rule not in failed]
     if not added and not deleted:
@@ -52,7 +52,7 @@ def forget_failed(
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Shows which ACLs are deleted and added again, asks, and does it; True once that is done."""
+    """Show which ACLs are deleted and added again, ask, and do it; True once that is done."""
     added, deleted = (
         [AclBinding(*each) for each in change.inverse[key]] for key in ("added", "deleted")
     )

@@ -52,7 +52,7 @@ ROW = ConfigUndoRow
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Shows what each key is restored to, asks, and sets it; True once that is done.
+    """Show what each key is restored to, ask, and set it; True once that is done.
 
     Raises Refused, without `anyway`, if a key was changed since.
     """

@@ -32,8 +32,7 @@ ROW = OffsetChangeRow
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Shows what each committed offset is restored to, asks, and commits it; True once that is
-    done.
+    """Show what each committed offset is restored to, ask, and commit it; True once that is done.
 
     Raises Refused if the group is active, or, without `anyway`, if it has committed since.
     """

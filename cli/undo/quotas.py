@@ -15,7 +15,7 @@ __all__ = ["KIND", "ROW", "undo"]
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Shows what changes, asks, and does it; True once that is done.
+    """Show what changes, ask, and do it; True once that is done.
 
     Raises Refused, without `anyway`, if a value was changed since.
     """

@@ -98,7 +98,7 @@ async def undo_groups(context: Context, *, change_id: str | None, anyway: bool) 
 
 
 def _check_cluster(context: Context, change: store.Change, here: str | None) -> None:
-    """Refuses to undo a change on a different cluster."""
+    """Refuse to undo a change on a different cluster."""
     if here != change.cluster_id:
         raise Refused(
             f"Change {change.id} was made on {change.cluster} (cluster {change.cluster_id}), and "

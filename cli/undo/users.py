@@ -18,7 +18,7 @@ ROW = UserUndoRow
 async def remember_added(
     context: Context, admin: Admin, user: str, mechanism: Mechanism
 ) -> str | None:
-    """Records how to undo that a user is added; returns the id for `how_to_undo`."""
+    """Record how to undo that a user is added; return the id for `how_to_undo`."""
     name = mechanism.sasl_name
     return await store.remember(
         context, admin, KIND, f"user {user} added ({name})", {"user": user, "mechanism": name}
@@ -26,7 +26,7 @@ async def remember_added(
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Shows the users to delete, asks for confirmation, and deletes them; returns True once that is
+    """Show the users to delete, ask for confirmation, and delete them; return True once that is
     done."""
     user, mechanism = change.inverse["user"], Mechanism.named(change.inverse["mechanism"])
     admin = await context.admin()

@@ -51,7 +51,7 @@ class Authority:
         return cls(*found)
 
     def give(self, path: str, name: str) -> None:
-        """Makes sure that `path` holds a key and a certificate for the node `name` on this machine,
+        """Make sure that `path` holds a key and a certificate for the node `name` on this machine,
         signed by this authority. Raises CommandError."""
         found = _read(path, path)
         if found is not None and self._signed(found[1]):

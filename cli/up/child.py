@@ -21,7 +21,7 @@ from pk.net.node import Node, run_node
 
 
 def main() -> int:
-    """Runs the node; returns its exit code."""
+    """Run the node; return its exit code."""
     line = sys.stdin.buffer.readline()
     if not line:
         return Exit.OK  # the parent ended before it sent the config

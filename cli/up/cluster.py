@@ -184,7 +184,7 @@ def _nodes(directory: str, count: int, store: str, found: ClusterState | None) -
 
 
 async def up_cluster(context: Context, options: Up, count: int) -> int:
-    """Runs the cluster until a signal arrives, then drains it; a second signal ends it at once."""
+    """Run the cluster until a signal arrives, then drain it; a second signal ends it at once."""
     started = time.monotonic()
     # Taken out before there are children, which do not have the descriptor.
     notify = int(os.environ.pop(READY_FD, "-1"))
@@ -270,7 +270,7 @@ def ready_line(context: Context, count: int, spent_ms: float, where: str, bootst
 async def _run_until_signal(
     run: Callable[[], Awaitable[None]], supervisor: Supervisor, signals: AsyncIterator[int]
 ) -> int | None:
-    """Runs until the first signal, then drains; the second kills all nodes. No node is left running
+    """Run until the first signal, then drain; the second kills all nodes. No node is left running
     in any case. Returns the first signal's number."""
     failure: CommandError | None = None
     ended_by: int | None = None

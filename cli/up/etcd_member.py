@@ -35,7 +35,7 @@ MEMBER_ENDS_S: Final = 5.0
 
 
 def main() -> int:
-    """Runs the member; returns only for the process that watches."""
+    """Run the member; return only for the process that watches."""
     line = sys.stdin.buffer.readline()
     if not line:
         return 0  # the parent ended before it sent the job

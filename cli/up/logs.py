@@ -45,7 +45,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """Sends the broker's warnings to standard error, with their time, and the progress of a long
+    """Send the broker's warnings to standard error, with their time, and the progress of a long
     recovery."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(InertFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -54,7 +54,7 @@ def log_to_stderr() -> None:
 
 
 def use_log_format(config: BrokerConfig) -> None:
-    """Makes what `log_to_stderr` set up write as `pk.log.format` says."""
+    """Make what `log_to_stderr` set up write as `pk.log.format` says."""
     if config.pk_log_format == "json":
         for handler in logging.getLogger().handlers:
             if isinstance(handler.formatter, InertFormatter):

@@ -41,8 +41,8 @@ def _sentence(error: Exception) -> str:
 async def run_broker(
     config: BrokerConfig, *, memory: bool, on_ready: Callable[[str], Awaitable[None]]
 ) -> Exit:
-    """Runs the broker until a signal has drained it; runs `on_ready` with its address once it
-    serves. Returns the exit code.
+    """Run the broker until a signal has drained it; run `on_ready` with its address once it serves.
+    Returns the exit code.
 
     Raises CommandError if it cannot start, or if `on_ready` does; the broker is drained first.
     """
@@ -81,7 +81,7 @@ def exit_of_server(signal_number: int | None) -> Exit:
 
 
 def say_stopped(context: Context, what: str) -> None:
-    """Says at a terminal that a server in the foreground has stopped, below the `^C` there."""
+    """Say at a terminal that a server in the foreground has stopped, below the `^C` there."""
     if context.streams.err_terminal:
         context.say(f"\n{what} has stopped.")
 
@@ -100,7 +100,7 @@ def remove_tree(path: str) -> None:
 
 
 def check_directory(path: str) -> None:
-    """Creates a data directory. Raises Unusable if something else than a directory is in its way,
+    """Create a data directory. Raises Unusable if something else than a directory is in its way,
     CommandError if it cannot be created."""
     above = os.path.abspath(path)
     while not os.path.lexists(above) and above != os.path.dirname(above):

@@ -7,7 +7,7 @@ from pk.cli.exits import CommandError
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Replaces the file `path`. Raises CommandError."""
+    """Replace the file `path`. Raises CommandError."""
     scratch = f"{path}.{os.getpid()}"
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

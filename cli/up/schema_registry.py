@@ -16,7 +16,7 @@ def registry_port(options: Up) -> int | None:
 
 
 def check_registry(port: int | None, *, secure: bool) -> None:
-    """Raises Unusable for a port that is none, or if the registry would need to log in to the
+    """Raise Unusable for a port that is none, or if the registry would need to log in to the
     brokers; CommandError if a library is missing: brokers that are ready would end at once."""
     if port is None:
         return
@@ -31,7 +31,7 @@ def check_registry(port: int | None, *, secure: bool) -> None:
 
 
 def require_registry() -> None:
-    """Raises CommandError if a library that a registry needs is missing."""
+    """Raise CommandError if a library that a registry needs is missing."""
     try:
         import_module("pk.net.schemas.serve")
         from pk.net.schemas.libraries import require_libraries
@@ -51,8 +51,7 @@ async def serve_beside(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves until cancelled; started, and its URL written, once it answers. Raises
-    CommandError."""
+    """Serve until cancelled; started, and its URL written, once it answers. Raises CommandError."""
     from pk.net.schemas.log import LogError
     from pk.net.schemas.registry import Settings
     from pk.net.schemas.serve import Listening, serve_registry

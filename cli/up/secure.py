@@ -65,7 +65,7 @@ def is_secured(directory: str) -> bool:
 
 
 def check_keys(given: Mapping[str, str]) -> None:
-    """Raises Unusable if the user sets a key that --secure sets."""
+    """Raise Unusable if the user sets a key that --secure sets."""
     for key in OURS:
         if key in given:
             raise Unusable(f"{key}: pk up --secure sets it. Leave out one of them.")
@@ -75,7 +75,7 @@ class Secured:
     """The credentials of a secured cluster."""
 
     def __init__(self, directory: str) -> None:
-        """Makes those that are missing in `directory`, the cluster's. Raises CommandError."""
+        """Make those that are missing in `directory`, the cluster's. Raises CommandError."""
         from pk.cli.up.certificates import Authority  # takes its time to import
 
         self.folder = folder_of(directory)
@@ -130,7 +130,7 @@ class Secured:
         return config
 
     async def open_to(self, bootstrap: str) -> list[str]:
-        """Makes the admin user, the files for clients and the profile for a cluster that serves at
+        """Make the admin user, the files for clients and the profile for a cluster that serves at
         `bootstrap`. Returns lines that say what clients use. Raises CommandError."""
         await self._make_admin(bootstrap)
         login = (
@@ -170,7 +170,7 @@ class Secured:
         return lines
 
     def close(self) -> None:
-        """Deletes the profile: its credentials go with a temporary directory."""
+        """Delete the profile: its credentials go with a temporary directory."""
         profiles, chosen = read_profiles()
         if PROFILE not in profiles or not self._is_ours(profiles[PROFILE].secrets):
             return
@@ -282,7 +282,7 @@ def _properties(values: Mapping[str, str], written: Any) -> bytes:
 
 
 def _escaped(value: str) -> str:
-    """Escapes non-ASCII characters, since Java reads a properties file as Latin-1."""
+    """Escape non-ASCII characters, since Java reads a properties file as Latin-1."""
     parts = value.replace("\\", "\\\\").encode("utf-16-be")
     units = (parts[i] << 8 | parts[i + 1] for i in range(0, len(parts), 2))
     return "".join(chr(unit) if unit < 0x7F else f"\\u{unit:04x}" for unit in units)

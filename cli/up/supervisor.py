@@ -99,7 +99,7 @@ class Supervisor:
         self._width = max(len(node.name) for node in state.nodes)
 
     async def start_all(self) -> None:
-        """Starts every node; returns when all serve. Raises CommandError if one ends instead."""
+        """Start every node; return when all serve. Raises CommandError if one ends instead."""
         nodes = self.state.nodes
         for node in nodes:
             await self._spawn(node)
@@ -113,7 +113,7 @@ class Supervisor:
                 await self._await_ready(node)
 
     async def stop_all(self) -> None:
-        """Drains the brokers, all at once, then stops the controller, or the members of etcd one
+        """Drain the brokers, all at once, then stop the controller, or the members of etcd one
         after another: a member that leads hands that over, and would wait for those that end."""
         self._restart_no_more()
         async with trio.open_nursery() as nursery:
@@ -125,19 +125,19 @@ class Supervisor:
                 await self._stop(node)
 
     def kill_all(self) -> None:
-        """Kills every node."""
+        """Kill every node."""
         self._restart_no_more()
         for child in self._children.values():
             child.asked = True
             child.process.kill()
 
     async def all_ended(self) -> None:
-        """Waits until every process has ended."""
+        """Wait until every process has ended."""
         for child in list(self._children.values()):
             await child.ended.wait()
 
     async def obey(self, pipe: int) -> None:
-        """Handles commands from the pipe, until cancelled."""
+        """Handle commands from the pipe, until cancelled."""
         data = b""
         while True:
             await trio.lowlevel.wait_readable(pipe)
@@ -234,7 +234,7 @@ class Supervisor:
         self._children[node.node].process.send_signal(number)
 
     async def _spawn(self, node: NodeState) -> None:
-        """Starts the process, which waits for its job."""
+        """Start the process, which waits for its job."""
         self._spawning.add(node.node)
         try:
             process = await trio.lowlevel.open_process(
@@ -252,7 +252,7 @@ class Supervisor:
         self._nursery.start_soon(self._watch, node, child)
 
     async def _begin(self, node: NodeState) -> None:
-        """Sends the process its job. One that has ended by now is reported when it should be
+        """Send the process its job. One that has ended by now is reported when it should be
         ready."""
         child = self._children.get(node.node)
         if child is None:
@@ -273,7 +273,7 @@ class Supervisor:
         raise CommandError(f"{node.name} did not start.")
 
     async def _watch(self, node: NodeState, child: _Child) -> None:
-        """Follows a process: its output, and its end."""
+        """Follow a process: its output, and its end."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_ready, node, child)
             nursery.start_soon(self._pass_on, node, child)
@@ -313,7 +313,7 @@ class Supervisor:
         return pause_s
 
     async def _bring_back(self, node: NodeState, pause_s: float, scope: trio.CancelScope) -> None:
-        """Starts a node that ended by itself, after a pause, until it is ready."""
+        """Start a node that ended by itself, after a pause, until it is ready."""
         with scope:
             while True:
                 await trio.sleep(pause_s)
@@ -343,7 +343,7 @@ class Supervisor:
                         child.ready.set()
 
     async def _pass_on(self, node: NodeState, child: _Child) -> None:
-        """Forwards the node's standard error, line by line."""
+        """Forward the node's standard error, line by line."""
         stream, data = child.process.stderr, b""
         assert stream is not None
         async with stream:

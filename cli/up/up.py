@@ -100,7 +100,7 @@ def options_of(options: Up) -> dict[str, str]:
 
 
 async def up(context: Context, options: Up) -> int:
-    """`pk up`."""
+    """Run `pk up`."""
     from pk.cli.up.cluster import brokers_of, up_cluster
 
     started = time.monotonic()

@@ -50,7 +50,7 @@ class Election(NamedTuple):
 
 
 async def elect_leaders(context: Context, options: ElectLeaders) -> None:
-    """`pk partitions elect-leaders`."""
+    """Run `pk partitions elect-leaders`."""
     unclean = options.unclean or options.election_type == "unclean"
     if options.unclean and options.election_type == "preferred":
         raise Unusable("--unclean and --election-type preferred cannot be combined.")
@@ -98,7 +98,7 @@ async def _elect_from(
     partitions: dict[TopicPartition, r.PartitionDescription],
     broker: int,
 ) -> None:
-    """Makes one broker the leader, even if its log lacks records: shows the logs, asks, elects."""
+    """Make one broker the leader, even if its log lacks records: shows the logs, ask, elects."""
     known = await admin.unclean_recovery(partitions)
     if not known:
         raise CommandError("Only pk's controller supports --from; leave it out.")
@@ -262,7 +262,7 @@ def _of_them(elections: Sequence[Election]) -> str:
 
 
 async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> None:
-    """Shows the live replicas of each partition without a leader, and the ends of their logs."""
+    """Show the live replicas of each partition without a leader, and the ends of their logs."""
     _, nodes = await describe_nodes(admin)
     live = {b for b, node in nodes.items() if not node.fenced}
     ends = await log_ends(admin, {e.tp: e.p for e in wanted})
@@ -296,13 +296,13 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
 
 
 async def _agree_to_loss(context: Context, admin: Admin, wanted: list[Election]) -> None:
-    """Shows the loss and asks the user to confirm it by typing a word. Raises Refused."""
+    """Show the loss and ask the user to confirm it by typing a word. Raises Refused."""
     await _show_loss(context, admin, wanted)
     await _confirm_loss(context)
 
 
 async def _confirm_loss(context: Context) -> None:
-    """Raises Refused."""
+    """Raise Refused."""
     if context.change.yes or context.settings.guard in ("readonly", "none"):
         await context.agree("", name=None)
         return

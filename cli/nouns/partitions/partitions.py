@@ -56,7 +56,7 @@ def _led(partitions: Partitions, options: ListPartitions) -> Partitions:
 
 
 async def list_partitions(context: Context, options: ListPartitions) -> None:
-    """`pk partitions list`."""
+    """Run `pk partitions list`."""
     admin = await context.admin()
     every = await partitions_of(context, admin, options.topic, options, internal=options.internal)
     partitions = _led(every, options)

@@ -62,7 +62,7 @@ def read_result(path: str) -> dict[str, Any]:
 
 
 def compare(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Comparison:
-    """Compares the figures of two results."""
+    """Compare the figures of two results."""
     rows: list[FigureChange] = []
     for figure in (*RATES, "client_cpu_seconds", *names(LatencyMs)):
         a, b = _figure(before, figure), _figure(now, figure)

@@ -46,7 +46,7 @@ class Histogram:
         self._buckets: dict[int, int] = {}
 
     def add(self, us: int, count: int = 1) -> None:
-        """Counts `count` durations of `us` microseconds."""
+        """Count `count` durations of `us` microseconds."""
         us = max(us, 0)
         bucket = bucket_of(us)
         self._buckets[bucket] = self._buckets.get(bucket, 0) + count

@@ -29,7 +29,7 @@ async def live(
     now: Callable[[], Progress],
     total: int | None,
 ) -> AsyncGenerator[None]:
-    """Shows a run's progress while the block runs: on a terminal one line that is redrawn; with
+    """Show a run's progress while the block runs: on a terminal one line that is redrawn; with
     `interval_ms` (--reporting-interval) a line for each interval. `total` is the number of records,
     if it is known."""
     async with trio.open_nursery() as nursery:

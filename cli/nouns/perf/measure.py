@@ -67,7 +67,7 @@ async def _starts(context: Context, spec: Spec, target: Target) -> dict[TopicPar
 
 
 async def _until_taken(producer: Producer, topic: str) -> None:
-    """Waits until the brokers have taken what they do not acknowledge: over one connection, an
+    """Wait until the brokers have taken what they do not acknowledge: over one connection, an
     answer comes after all that was sent before it was asked for."""
     partitions = producer.cluster.metadata.topics[topic].partitions
     for broker in {each.leader_id for each in partitions}:
@@ -78,7 +78,7 @@ async def _until_taken(producer: Producer, topic: str) -> None:
 
 
 async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
-    """Sends records, then reads them back."""
+    """Send records, then read them back."""
     run = _run_id()
     begin = await _starts(context, spec, target) if spec.verified else {}
     payloads = Payloads(run, spec.work.size, spec.source(), spec.options.seed)
@@ -130,7 +130,7 @@ async def _read_back(
     run: int,
     outcome: Outcome,
 ) -> Verifier:
-    """Reads the written records back and checks them."""
+    """Read the written records back and check them."""
     verifier = Verifier(run)
     reader = Reader(verifier, marked=spec.options.fake is None, latency=False)
     async with open_consumer(context.settings.bootstrap, spec.consumer) as consumer:
@@ -152,7 +152,7 @@ async def _read_back(
 
 
 async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome: Outcome) -> int:
-    """Writes the records to be read; returns how many."""
+    """Write the records to be read; return how many."""
     number = spec.work.records or FILL
     work = Work(number, None, None, spec.work.size)
     payloads = Payloads(run, work.size, spec.source(), spec.options.seed)
@@ -178,7 +178,7 @@ async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome:
 
 
 async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
-    """Fills a temporary topic, which is not measured, and reads it; or reads an existing topic."""
+    """Fill a temporary topic, which is not measured, and read it; or read an existing topic."""
     run = _run_id()
     expected: int | None = None
     if target.own:
@@ -222,8 +222,8 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
 async def _take_partitions(
     consumer: Consumer, spec: Spec, target: Target, reader: Reader, wanted: int | None
 ) -> Callable[[], bool]:
-    """Starts reading the topic from its start, with or without a group. Returns a function that
-    says whether all of it, or `wanted` records, have been read."""
+    """Start reading the topic from its start, with or without a group. Returns a function that says
+    whether all of it, or `wanted` records, have been read."""
     ends = await _ends(consumer, target)
     read = reader.read
     if spec.consumer.get("group.id"):
@@ -240,7 +240,7 @@ async def _take_partitions(
 
 
 async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
-    """Reads while it sends."""
+    """Read while it sends."""
     run = _run_id()
     payloads = Payloads(run, spec.work.size, spec.source(), spec.options.seed)
     sender = Sender(target.topic, target.partitions, spec.work, payloads)

@@ -42,7 +42,7 @@ class Payloads:
         return self._fake is not None
 
     def values(self, first: int, due_ns: Sequence[int]) -> list[tuple[None, bytes]]:
-        """Records numbered from `first` on, one for each due time."""
+        """Record numbered from `first` on, one for each due time."""
         pack, pack_crc, run, rest = _MARK.pack, _CRC.pack, self._run, self._rest
         pool, join = self._pool, b"".join
         found: list[tuple[None, bytes]] = []
@@ -86,7 +86,7 @@ class Verifier:
         self._last: dict[int, int] = {}
 
     def value(self, value: bytes | None, partition: int) -> int | None:
-        """Checks a value that carries its mark; returns when the record was due, or None if it does
+        """Check a value that carries its mark; return when the record was due, or None if it does
         not count."""
         if value is None or len(value) < MARK_BYTES or value[:4] != _MAGIC:
             self.foreign += 1
@@ -96,7 +96,7 @@ class Verifier:
         return self._mark(head, value[_MARK.size : MARK_BYTES], crc, partition)
 
     def record(self, record: Record, partition: int) -> int | None:
-        """Checks a record whose mark is in a header."""
+        """Check a record whose mark is in a header."""
         mark = next((v for name, v in record.headers if name == HEADER), None)
         if mark is None or len(mark) != MARK_BYTES or mark[:4] != _MAGIC:
             return self.value(record.value, partition)

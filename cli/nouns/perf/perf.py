@@ -60,7 +60,7 @@ async def _target(context: Context, options: PerfOptions) -> AsyncGenerator[Targ
 
 
 async def _delete(context: Context, admin: Admin, name: str) -> None:
-    """Deletes the temporary topic, even during an interrupt."""
+    """Delete the temporary topic, even during an interrupt."""
     with trio.CancelScope(shield=True, deadline=trio.current_time() + 15):
         try:
             left = (await admin.delete_topics([name])).errors.get(name)
@@ -72,7 +72,7 @@ async def _delete(context: Context, admin: Admin, name: str) -> None:
 
 
 def _plan_shown(context: Context, spec: Spec) -> None:
-    """Prints what would be done; formats for programs get an empty result."""
+    """Print what would be done; format for programs get an empty result."""
     context.show_nothing(columns(ResultRow))
     options, work = spec.options, spec.work
     topic = options.topic or f"a temporary topic with {count(options.partitions, 'partition')}"
@@ -92,17 +92,17 @@ def _plan_shown(context: Context, spec: Spec) -> None:
 
 
 async def produce(context: Context, options: PerfProduce) -> int | None:
-    """`pk perf produce`."""
+    """Run `pk perf produce`."""
     return await _perf(context, options, measure.produce)
 
 
 async def consume(context: Context, options: PerfConsume) -> int | None:
-    """`pk perf consume`."""
+    """Run `pk perf consume`."""
     return await _perf(context, options, measure.consume)
 
 
 async def end_to_end(context: Context, options: EndToEnd) -> int | None:
-    """`pk perf e2e`."""
+    """Run `pk perf e2e`."""
     return await _perf(context, options, measure.end_to_end)
 
 
@@ -180,7 +180,7 @@ def _title(settings: Settings) -> str:
 
 
 def _judge(measured: Measured, error: Exception | None) -> None:
-    """Raises CommandError if records failed, or did not come back as they were sent."""
+    """Raise CommandError if records failed, or did not come back as they were sent."""
     if measured.failed:
         assert error is not None
         raise CommandError(

@@ -58,7 +58,7 @@ class Target(NamedTuple):
 
 
 def spec_of(context: Context, options: PerfOptions) -> Spec:
-    """Checks the options against each other. Raises Unusable."""
+    """Check the options against each other. Raises Unusable."""
     options = _with_topic(options)
     _check(context, options)
     if isinstance(options, PerfConsume):
@@ -105,7 +105,7 @@ def spec_of(context: Context, options: PerfOptions) -> Spec:
 
 
 def _check(context: Context, options: PerfOptions) -> None:
-    """Raises Unusable for options that do not go together."""
+    """Raise Unusable for options that do not go together."""
     if options.key is not None and options.fake is None:
         raise Unusable("-k is a template; it needs --fake.")
     if options.size is not None and options.fake is not None:
@@ -167,7 +167,7 @@ def _with_topic(options: PerfOptions) -> PerfOptions:
 def take_properties(
     context: Context, producer_props: Iterable[tuple[str, str]], words: Iterable[str]
 ) -> None:
-    """Treats Apache's --producer-props and the KEY=VALUE words like -X. Raises Unusable."""
+    """Treat Apache's --producer-props and the KEY=VALUE words like -X. Raises Unusable."""
     more = dict(producer_props)
     for word in words:
         name, equals, value = word.partition("=")

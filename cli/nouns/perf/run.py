@@ -60,7 +60,7 @@ class _Waiting:
         """(due in ns, number of records due then)."""
 
     def take(self, count: int, now_ns: int, into: Histogram | None) -> None:
-        """Removes the first `count` records, which were acknowledged, and adds their latencies to
+        """Remove the first `count` records, which were acknowledged, and add their latencies to
         `into`."""
         queue = self.queue
         while count > 0 and queue:
@@ -141,7 +141,7 @@ class Sender:
             self.sent.error = self.sent.error or batch.error
 
     async def run(self) -> None:
-        """Sends the warm-up, then everything else, and waits for the last acknowledgement."""
+        """Send the warm-up, then everything else, and wait for the last acknowledgement."""
         work = self._work
         try:
             if work.warmup:
@@ -253,7 +253,7 @@ class Reader:
         self._latency = latency
 
     def take(self, batches: list[FetchedBatch]) -> None:
-        """Counts and checks what a poll returned."""
+        """Count and check what a poll returned."""
         now = time.monotonic_ns()
         read = self.read
         read.first_ns = read.first_ns or now
@@ -291,7 +291,7 @@ class Reader:
     async def until(
         self, consumer: Consumer, finished: Callable[[], bool], *, patience_s: float
     ) -> bool:
-        """Reads until `finished`; returns False if nothing came for `patience_s` seconds."""
+        """Read until `finished`; return False if nothing came for `patience_s` seconds."""
         self.read.started_ns = self.read.started_ns or time.monotonic_ns()
         last = trio.current_time()
         while not finished():

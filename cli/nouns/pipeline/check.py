@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(context: Context, options: "OneFile") -> None:
-    """`pk spark pipeline check`."""
+    """Run `pk spark pipeline check`."""
     pipeline = read_pipeline(context, options.file)
     run_with = replace(run_options(context, pipeline, options.cores), say=context.say)
     context.show_status("Spark is planning the pipeline…")

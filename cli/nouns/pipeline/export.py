@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def export(context: Context, options: "ExportPipeline") -> None:
-    """`pk spark pipeline export`."""
+    """Run `pk spark pipeline export`."""
     if not options.declarative:
         raise Unusable("Give the kind of project to write: --declarative.")
     if options.to is None:

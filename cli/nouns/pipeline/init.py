@@ -17,7 +17,7 @@ _SAMPLE = 1_000
 
 
 def init(context: Context, options: "InitPipeline") -> None:
-    """`pk spark pipeline init`."""
+    """Run `pk spark pipeline init`."""
     if options.topic is None:
         raise Unusable("Give the topic that the pipeline reads: --topic TOPIC.")
     place = Path(options.file)

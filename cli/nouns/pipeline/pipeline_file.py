@@ -33,7 +33,7 @@ def read_pipeline(context: Context, file: str) -> Pipeline:
 
 
 def explained(context: Context, work: Callable[[], T]) -> T:
-    """Returns the result of `work`. Its errors become CommandErrors; problems of the file are shown
+    """Return the result of `work`. Its errors become CommandErrors; problems of the file are shown
     with their positions."""
     from pk.spark.pipeline.status import AlreadyRunning
 

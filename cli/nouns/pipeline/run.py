@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(context: Context, options: "RunPipeline") -> None:
-    """`pk spark pipeline run`."""
+    """Run `pk spark pipeline run`."""
     try:
         _run(context, options)
     except CommandError as e:

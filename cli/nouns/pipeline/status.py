@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def status(context: Context, options: "Files") -> None:
-    """`pk spark pipeline status`."""
+    """Run `pk spark pipeline status`."""
     rows: list[QueryRow] = []
     partitions: list[PartitionRow] = []
     for file in options.files:

@@ -18,7 +18,7 @@ _POLL_S = 0.1
 
 
 async def stop(context: Context, options: "StopPipeline") -> None:
-    """`pk spark pipeline stop`."""
+    """Run `pk spark pipeline stop`."""
     pipeline = read_pipeline(context, options.file)
     places = Places(pipeline)
     if not is_running(places):

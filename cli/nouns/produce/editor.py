@@ -50,7 +50,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 async def edit(context: Context, options: "Produce", plan: Plan) -> int:
-    """Runs the editor; returns the exit code."""
+    """Run the editor; return the exit code."""
     missing = plan.topic is not None and not await topic_exists(
         context, plan.topic, create=options.create
     )
@@ -95,7 +95,7 @@ async def _wait_for_rest(context: Context, editor: "Editor", interrupts: Interru
 
 
 def _say_written(context: Context, editor: "Editor") -> str | None:
-    """Prints how many records were written, and returns a sentence about the others."""
+    """Print how many records were written, and return a sentence about the others."""
     context.say(f"{count(editor.written, 'record')} written.")
     if editor.pending:
         one = editor.pending == 1
@@ -148,7 +148,7 @@ class Editor:
         return f"{text} for {waited:.0f} s: is the broker up?" if waited > _LATE_S else text
 
     async def run(self) -> None:
-        """Reads records until the end of input."""
+        """Read records until the end of input."""
         while True:
             kept, self._kept = self._kept, ""
             text = await self.screen.ask(kept)
@@ -171,12 +171,12 @@ class Editor:
                 await self.wait_for_none()
 
     async def wait_for_none(self) -> None:
-        """Waits until every record is acknowledged or has failed."""
+        """Wait until every record is acknowledged or have failed."""
         while self.pending:
             await self._settled.wait()
 
     async def send_all(self) -> None:
-        """Sends the entered records in order."""
+        """Send the entered records in order."""
         async for text, record in self._to_send:
             if self._pace is not None:
                 await self._pace.due(1)
@@ -199,7 +199,7 @@ class Editor:
                     await delivery.wait()
 
     async def follow_all(self) -> None:
-        """Prints the result of each sent record, in order."""
+        """Print the result of each sent record, in order."""
         async for text, delivery, started in self._to_follow:
             try:
                 metadata = await delivery.wait()
@@ -253,18 +253,18 @@ class Screen:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Keeps the terminal in raw mode between two texts, so that keys pressed there go to the
+        """Keep the terminal in raw mode between two texts, so that keys pressed there go to the
         next text."""
         with self._input.raw_mode():
             yield
 
     async def ask(self, text: str) -> Typed | None:
-        """Reads a text that makes records; None at the end of input. If cancelled, it restores the
+        """Read a text that makes records; None at the end of input. If cancelled, it restores the
         terminal."""
         return await self._thread.run(lambda: self._prompt(text))
 
     def say(self, text: str, *, good: bool) -> None:
-        """Prints a line, above the text being typed if there is one."""
+        """Print a line, above the text being typed if there is one."""
         from prompt_toolkit.formatted_text import FormattedText
         from prompt_toolkit.shortcuts import print_formatted_text
 
@@ -284,7 +284,7 @@ class Screen:
             write()
 
     def put_back(self, text: str) -> None:
-        """Puts a text that failed back into the editor unless another is being typed; into the next
+        """Put a text that failed back into the editor unless another is being typed; into the next
         editor if none is open, or one is just opening."""
         self._to_put_back = text
         self._thread.call(lambda _: self._take_back())
@@ -470,7 +470,7 @@ def _history(topic: str | None) -> Any:
 
 
 def _cut(path: str) -> None:
-    """Keeps the later half of a history; each entry begins with an empty line and a time after
+    """Keep the later half of a history; each entry begins with an empty line and a time after
     `#`."""
     with open(path, "r+b") as file:
         data = file.read()

@@ -162,7 +162,7 @@ class Plan:
                 raise Unusable(f"--fake generates the records; {name} cannot be combined with it.")
 
     def _check_fields(self, *, keep_partition: bool) -> None:
-        """Raises Unusable if a field would come from the lines and from an option, or from
+        """Raise Unusable if a field would come from the lines and from an option, or from
         neither."""
         given = self.reading.given
         for option, field, value in (
@@ -188,7 +188,7 @@ class Plan:
         return self.json and self.reading.plain
 
     def gathering(self) -> Documents | CsvRows | None:
-        """Joins lines into records, if a record may span lines; otherwise None."""
+        """Join lines into records, if a record may span lines; otherwise None."""
         return Documents() if self.documents else self.reading.rows
 
     @property
@@ -274,7 +274,7 @@ async def _create(context: Context, admin: Admin, topic: str) -> None:
 
 
 async def make_topic(context: Context, topic: str, *, create: bool) -> None:
-    """Returns if `topic` exists or may be created. A pipe has no user to ask or to warn.
+    """Return if `topic` exists or may be created. A pipe has no user to ask or to warn.
 
     Raises CommandError if it does not exist and may be a misspelling of one that does.
     """
@@ -363,7 +363,7 @@ class Pace:
         self._sent = 0
 
     async def due(self, wanted: int) -> int:
-        """Waits until a record is due; returns how many of `wanted` are due."""
+        """Wait until a record is due; return how many of `wanted` are due."""
         if self._start is None:
             self._start = trio.current_time()
         while True:

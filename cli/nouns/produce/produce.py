@@ -55,7 +55,7 @@ _LAST_WORDS_S = 3.0
 
 
 async def produce(context: Context, options: "Produce") -> int | None:
-    """`pk produce`."""
+    """Run `pk produce`."""
     encode = None
     if options.schema is not None:
         from pk.cli.records.schema_records import value_encoder
@@ -116,8 +116,7 @@ async def produce(context: Context, options: "Produce") -> int | None:
 async def _run(
     context: Context, config: dict[str, object], stream: "_Stream", tally: Tally
 ) -> bool:
-    """Sends the stream; returns whether a signal ended it. Sets `stream.error` if it had to
-    stop."""
+    """Send the stream; return whether a signal ended it. Sets `stream.error` if it had to stop."""
     interrupted = False
     try:
         async with open_producer(
@@ -214,7 +213,7 @@ async def lines(context: Context, options: "Produce") -> AsyncGenerator[list[byt
 
 
 async def _readable(fd: int) -> bool:
-    """Waits until there is something to read; returns False if waiting is impossible, as for
+    """Wait until there is something to read; return False if waiting is impossible, as for
     /dev/null."""
     try:
         await trio.lowlevel.wait_readable(fd)
@@ -263,7 +262,7 @@ class _Stream:
         self._tally = tally
 
     def use(self, producer: Producer) -> None:
-        """Writes with this producer, in transactions if it has a transactional id."""
+        """Write with this producer, in transactions if it has a transactional id."""
         self.producer = producer
         if producer.config.transactional_id is not None:
             self.transactions = Transactions(producer, self._options.records_per_transaction)
@@ -288,8 +287,8 @@ class _Stream:
         return f"{said}; {left:,} of an open transaction aborted" if left else said
 
     async def run(self) -> None:
-        """Sends everything. If interrupted, waits a little for the records that the producer
-        already has."""
+        """Send everything. If interrupted, waits a little for the records that the producer already
+        has."""
         try:
             if self.transactions is None:
                 await self._run_source()
@@ -317,7 +316,7 @@ class _Stream:
             await self._run_lines()
 
     async def _share(self, wanted: int) -> int:
-        """Waits until a record may be sent; returns how many of `wanted` may, by --rate and by the
+        """Wait until a record may be sent; return how many of `wanted` may, by --rate and by the
         transaction's room."""
         if self.transactions is not None:
             wanted = self.transactions.room(wanted)
@@ -379,7 +378,7 @@ class _Stream:
                 await self.transactions.took(number)
 
     async def _lines(self, found: Sequence[bytes]) -> None:
-        """Sends lines up to the first that is not a record, or is too large."""
+        """Send lines up to the first that is not a record, or is too large."""
         plan = self._plan
         if not found:
             return
@@ -409,8 +408,8 @@ class _Stream:
         await self._records(records)
 
     async def _look_up(self, topic: str | None) -> None:
-        """Checks a topic that the input names, once, as one on the command line: a misspelled one
-        is not created. Raises CommandError."""
+        """Check a topic that the input names, once, as one on the command line: a misspelled one is
+        not created. Raises CommandError."""
         if topic is not None:
             await make_topic(self._context, topic, create=self._options.create)
             self._topics.add(topic)
@@ -473,7 +472,7 @@ class _Status:
         self._next = self._since + 1.0
 
     def show(self) -> None:
-        """Draws the line if that is due."""
+        """Draw the line if that is due."""
         now = trio.current_time()
         if not self._shows or now < self._next:
             return
@@ -486,7 +485,7 @@ class _Status:
 async def _dry_run(
     context: Context, options: "Produce", plan: Plan, *, transactional: bool
 ) -> None:
-    """Reads everything and prints what would be written; writes nothing and creates no topic."""
+    """Read everything and print what would be written; write nothing and create no topic."""
     if options.fake is not None:
         assert plan.topic is not None
         await _described(context, {plan.topic}, create=options.create)
@@ -541,7 +540,7 @@ def _show_fake(context: Context, plan: Plan, number: int | None) -> None:
 
 
 async def _described(context: Context, topics: set[str], *, create: bool) -> None:
-    """Reports which of `topics` do not exist."""
+    """Report which of `topics` do not exist."""
     admin = await context.admin()
     described = await admin.describe_topics(sorted(topics))
     for name, error in described.errors.items():

@@ -53,7 +53,7 @@ def _row(profile: Profile, chosen: str | None) -> ProfileRow:
 
 
 def list_profiles(context: Context) -> None:
-    """`pk profile list`."""
+    """Run `pk profile list`."""
     profiles, chosen = read_profiles()
     context.show(listing(ProfileRow, [_row(p, chosen) for p in profiles.values()], _style))
     if not profiles and context.streams.out_terminal:
@@ -65,7 +65,7 @@ def _style(row: ProfileRow) -> str | None:
 
 
 def show(context: Context, name: str | None) -> None:
-    """`pk profile show`."""
+    """Run `pk profile show`."""
     profile = choose_profile(name)
     if profile is None:
         raise CommandError(
@@ -79,7 +79,7 @@ def show(context: Context, name: str | None) -> None:
 
 
 async def add(context: Context, options: AddProfile) -> None:
-    """`pk profile add`."""
+    """Run `pk profile add`."""
     import tomlkit
 
     if options.name in ("", "-"):  # `pk profile use -` chooses none
@@ -145,7 +145,7 @@ def _from_file(path: str | None, secrets: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_secret(key: str, place: str) -> None:
-    """Raises Unusable if `key` is a secret."""
+    """Raise Unusable if `key` is a secret."""
     if _SECRET.search(key):
         raise Unusable(
             f"{key} is a secret, which does not belong {place}: --secret {key}=prompt asks for it "
@@ -172,7 +172,7 @@ async def _cluster_id(context: Context, profile: Profile, typed: Mapping[str, st
 
 
 def _typed_for_keyring(secrets: Mapping[str, str]) -> dict[str, str]:
-    """Asks for the secrets that belong in the keyring. Raises CommandError if there is none."""
+    """Ask for the secrets that belong in the keyring. Raises CommandError if there is none."""
     typed: dict[str, str] = {}
     for key, source in secrets.items():
         if source == "keyring":
@@ -191,7 +191,7 @@ def _keep_in_keyring(name: str, typed: Mapping[str, str]) -> None:
 
 
 def use(context: Context, name: str) -> None:
-    """`pk profile use`."""
+    """Run `pk profile use`."""
     document = read_document()
     if name == "-":
         document.pop("use", None)
@@ -203,7 +203,7 @@ def use(context: Context, name: str) -> None:
 
 
 async def delete(context: Context, name: str) -> None:
-    """`pk profile delete`."""
+    """Run `pk profile delete`."""
     profile_named(name)
     if context.change.dry_run:
         context.say(f"Profile {name} would be deleted.")
@@ -223,7 +223,7 @@ async def delete(context: Context, name: str) -> None:
 
 
 def edit(context: Context) -> None:
-    """`pk profile edit`."""
+    """Run `pk profile edit`."""
     from pk.cli.terminal.editor import check_editor, edit_file
 
     path = profiles_file()

@@ -12,7 +12,7 @@ from pk.net.client.admin_operations.quotas import QuotaFilter
 
 
 async def list_quotas(context: Context, options: ListQuotas) -> None:
-    """`pk quotas list`."""
+    """Run `pk quotas list`."""
     wanted = names_given(options)
     if IP in wanted and len(wanted) > 1:
         raise Unusable("A quota is for an address, or for users and client ids, not for both.")
@@ -38,14 +38,14 @@ async def list_quotas(context: Context, options: ListQuotas) -> None:
 
 
 async def set_quota(context: Context, options: SetQuota) -> None:
-    """`pk quotas set`."""
+    """Run `pk quotas set`."""
     entity = entity_given(options)
     values = values_given(options, entity)
     await change_quota(context, await context.admin(), entity, dict(values))
 
 
 async def delete(context: Context, options: DeleteQuota) -> None:
-    """`pk quotas delete`."""
+    """Run `pk quotas delete`."""
     entity = entity_given(options)
     keys = keys_given(options, entity)
     admin = await context.admin()

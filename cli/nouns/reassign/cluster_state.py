@@ -48,7 +48,7 @@ class Live(NamedTuple):
 async def load(
     context: Context, admin: Admin, *, sizes: bool = True, without_controller: bool = False
 ) -> Live:
-    """Requests all of it in parallel; `without_controller` tolerates a silent controller. Raises
+    """Request all of it in parallel; `without_controller` tolerates a silent controller. Raises
     KafkaError, ClientError."""
     known: list[tuple[r.ClusterDescription, dict[int, r.Node]]] = []
     unknown: list[Exception] = []

@@ -39,10 +39,9 @@ class Pace:
         self._behind: int | None = None
 
     def step(self, *, used: float, lacking: Iterable[TopicPartition], behind: int) -> str | None:
-        """Adjusts the rate. `used`: bytes a second that each broker receives; `lacking`: other
+        """Adjust the rate. `used`: bytes a second that each broker receives; `lacking`: other
         partitions that lack an in-sync replica; `behind`: records that the worst of the other
-        followers lacks. Returns why the rate changed.
-        """
+        followers lacks. Returns why the rate changed."""
         lacking = set(lacking)
         suffers = None
         if self._lacking is not None and lacking - self._lacking:

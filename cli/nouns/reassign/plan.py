@@ -75,7 +75,7 @@ class Loads:
             self.put(tp, replicas, 1)
 
     def put(self, tp: TopicPartition, replicas: Replicas, by: int) -> None:
-        """Adds (1) or removes (-1) a partition."""
+        """Add (1) or remove (-1) a partition."""
         for broker in replicas:
             self.replicas[broker] = self.replicas.get(broker, 0) + by
             self.bytes[broker] = self.bytes.get(broker, 0) + by * self.sizes.get(tp, 0)
@@ -131,7 +131,7 @@ class _Planner:
     # single partitions
 
     def repair(self, tp: TopicPartition) -> None:
-        """Gives a partition its target number of replicas, on brokers that may hold them. Raises
+        """Give a partition its target number of replicas, on brokers that may hold them. Raises
         PlanError."""
         before = self.now[tp]
         wanted = self.intent.replication_factor or len(before)
@@ -215,7 +215,7 @@ class _Planner:
     # balance
 
     def balance_replicas(self, sinks: Collection[int] | None) -> None:
-        """Moves replicas until no two targets differ by more than one. If `sinks` is given, fills
+        """Move replicas until no two targets differ by more than one. If `sinks` is given, fills
         only these, and only up to their fair share."""
         held: dict[int, int] = dict.fromkeys(self.targets, 0)
         on: dict[int, list[TopicPartition]] = {b: [] for b in self.targets}
@@ -256,7 +256,7 @@ class _Planner:
         return len(after) >= len(before)
 
     def balance_bytes(self) -> None:
-        """Moves the replica that best fits the gap between the fullest and the emptiest broker,
+        """Move the replica that best fits the gap between the fullest and the emptiest broker,
         until they are even."""
         on: dict[int, list[tuple[int, TopicPartition]]] = {b: [] for b in self.targets}
         for tp in self.selected:
@@ -308,7 +308,7 @@ class _Planner:
         return None
 
     def balance_leaders(self, among: Iterable[TopicPartition]) -> None:
-        """Makes other replicas preferred until no two brokers that could trade differ by more than
+        """Make other replicas preferred until no two brokers that could trade differ by more than
         one."""
         can_lead = set(self.state.racks) - set(self.intent.drain)
         led: dict[tuple[int, int], list[TopicPartition]] = {}

@@ -142,7 +142,7 @@ async def make_plan(
     topics: Iterable[str] = (),
     max_moves: int | None = None,
 ) -> Plan:
-    """Reads the cluster's state and plans. Raises CommandError if the goal cannot be reached."""
+    """Read the cluster's state and plan. Raises CommandError if the goal cannot be reached."""
     live = await load(context, admin)
     words = () if intent.exact else tuple(topics)
     selected = await selected_partitions(context, admin, live, words)
@@ -168,7 +168,7 @@ def duration(plan: Plan, rate: int) -> str:
 
 
 def describe_plan(context: Context, plan: Plan, throttle: Throttle) -> None:
-    """Summarizes a plan, with warnings."""
+    """Summarize a plan, with warnings."""
     from pk.cli.nouns.reassign.cautions import totals
 
     said = totals(plan.changes, len(plan.live.partitions))
@@ -213,7 +213,7 @@ def document(plan: Plan, rate: int | None) -> Document:
 
 
 def save(path: str, changes: Sequence[Change], throttle: str | None) -> None:
-    """Writes a plan as Apache's JSON, with its throttle. Raises CommandError."""
+    """Write a plan as Apache's JSON, with its throttle. Raises CommandError."""
     try:
         with open(os.path.expanduser(path), "w", encoding="utf-8") as file:
             json.dump(reassignment_json.plan_json({c.tp: c.after for c in changes}, throttle), file)
@@ -223,7 +223,7 @@ def save(path: str, changes: Sequence[Change], throttle: str | None) -> None:
 
 
 async def plan_command(context: Context, options: PlanMoves) -> None:
-    """`pk reassign plan`."""
+    """Run `pk reassign plan`."""
     throttle = parse_throttle(options.throttle)
     wanted = wanted_of(options)
     said = options.throttle
@@ -248,7 +248,7 @@ async def plan_command(context: Context, options: PlanMoves) -> None:
 
 
 async def apply(context: Context, options: ApplyMoves) -> int | None:
-    """`pk reassign apply`."""
+    """Run `pk reassign apply`."""
     throttle = parse_throttle(options.throttle)
     if options.resume:
         return await _resume(context, options, throttle)
@@ -265,7 +265,7 @@ async def apply(context: Context, options: ApplyMoves) -> int | None:
 
 
 async def _resume(context: Context, options: ApplyMoves, throttle: Throttle) -> int | None:
-    """`pk reassign apply --resume`."""
+    """Run `pk reassign apply --resume`."""
     from pk.cli.nouns.reassign.run import resume
 
     given = _given(options, (*_INTENTS, *_CHOOSING, *_STARTING))
@@ -286,7 +286,7 @@ async def _resume(context: Context, options: ApplyMoves, throttle: Throttle) -> 
 
 
 def show_unfinished(context: Context, live: Live, rollback: rollback_files.Rollback) -> None:
-    """Shows what still moves of a reassignment, and what --resume does at its end."""
+    """Show what still moves of a reassignment, and what --resume does at its end."""
     running = [
         Change(tp, rollback.before.get(tp, ()), after, live.state.sizes.get(tp))
         for tp, after in sorted(rollback.after.items())
@@ -326,7 +326,7 @@ def unfinished(path: str | None, cluster_id: str | None) -> rollback_files.Rollb
 
 
 async def carry_out(context: Context, admin: Admin, made: Plan, options: RunOptions) -> int | None:
-    """Shows a plan, asks, and carries it out."""
+    """Show a plan, ask, and carry it out."""
     from pk.cli.nouns.reassign.run import start
     from pk.cli.positions.resolve import now_ms
 
@@ -357,7 +357,7 @@ async def carry_out(context: Context, admin: Admin, made: Plan, options: RunOpti
 
 
 async def rollback(context: Context, options: RollBack) -> int | None:
-    """`pk reassign rollback`."""
+    """Run `pk reassign rollback`."""
     throttle = parse_throttle(options.throttle)
     if options.json and (options.detach or options.throttle is not None):
         other = "--detach" if options.detach else "--throttle"

@@ -98,8 +98,8 @@ class Moving:
     # start
 
     async def throttle(self, rate: int, live: Live) -> None:
-        """Sets the throttles for these moves. Raises CommandError if that fails, after removing
-        them all."""
+        """Set the throttles for these moves. Raises CommandError if that fails, after removing them
+        all."""
         topics = {tp.topic for tp in self.changes}
         present = await read_throttles(self.admin, live.state.racks, topics)
         moves = [(c.tp, live.partitions[c.tp].replicas, c.adding) for c in self.changes.values()]
@@ -119,7 +119,7 @@ class Moving:
             )
 
     async def submit(self, most: int) -> None:
-        """Submits the next moves to the controller; each one that it refuses becomes a failed row.
+        """Submit the next moves to the controller; each one that it refuses becomes a failed row.
 
         The rollback file lists a move before it is submitted, so that a process that resumes waits
         for the right ones.
@@ -141,12 +141,12 @@ class Moving:
             rollback_files.write(self.rollback)
 
     def give_up_the_rest(self) -> None:
-        """Leaves moves that have not started as they are."""
+        """Leave moves that have not started as they are."""
         self.results |= dict.fromkeys(self.pending, "not started")
         self.pending = []
 
     async def _place(self, asked: Iterable[TopicPartition]) -> None:
-        """Tells brokers the log directory for a replica: before it exists, and again once it
+        """Tell brokers the log directory for a replica: before it exists, and again once it
         does."""
         by_broker: dict[int, dict[TopicPartition, str]] = {}
         wanted = set(asked)
@@ -166,7 +166,7 @@ class Moving:
     # watch
 
     async def watch(self) -> None:
-        """Shows progress until all moves are over. Raises the error if the cluster stops
+        """Show progress until all moves are over. Raises the error if the cluster stops
         answering."""
         answered = paced = time.monotonic()
         with LiveView(self.context, self.rollback.throttled.rate) as view:
@@ -199,7 +199,7 @@ class Moving:
                 await trio.sleep(max(_LOOK_S, time.monotonic() - began))
 
     async def _keep_pace(self, pace: Pace, view: LiveView) -> None:
-        """Adjusts the throttle to the cluster's other traffic. Retries a failure at the next
+        """Adjust the throttle to the cluster's other traffic. Retries a failure at the next
         step."""
         throttled = self.rollback.throttled
         if not throttled.brokers:
@@ -222,7 +222,7 @@ class Moving:
     # end
 
     async def settle(self) -> None:
-        """Finds out the results of the moves, and elects their preferred replicas."""
+        """Find out the results of the moves, and elects their preferred replicas."""
         waiting = {tp: self.changes[tp].after for tp in self.moved}
         described = await until_brokers_know(self.admin, waiting)
         elect: list[TopicPartition] = []
@@ -252,7 +252,7 @@ class Moving:
                     self.results[tp] = f"moved; leader not elected ({phrase(error)})"
 
     async def take_back(self, tps: Iterable[TopicPartition] | None = None) -> None:
-        """Cancels what still moves, and restores the old order of replicas."""
+        """Cancel what still moves, and restore the old order of replicas."""
         running = await self.admin.list_reassignments(self.moved if tps is None else tps)
         answers = await self.admin.alter_reassignments(dict.fromkeys(running))
         for tp in running:
@@ -272,8 +272,7 @@ class Moving:
         )
 
     async def unthrottle(self) -> None:
-        """Removes our throttles; reports what cannot be reached, which stays in the rollback
-        file."""
+        """Remove our throttles; report what cannot be reached, which stays in the rollback file."""
         throttled = self.rollback.throttled
         if not throttled.any:
             return
@@ -296,13 +295,13 @@ class Moving:
             )
 
     def finish(self, how: str) -> None:
-        """Records how it ended."""
+        """Record how it ended."""
         self.rollback = self.rollback._replace(finished=how)
         rollback_files.write(self.rollback)
         rollback_files.tidy(self.rollback.cluster_id)
 
     def show(self) -> None:
-        """Shows the result of each partition."""
+        """Show the result of each partition."""
         rows = result_rows(self.changes.values(), self.results, self.errors)
         self.context.show(listing(MovedRow, rows))
 
@@ -374,7 +373,7 @@ async def start(
     options: RunOptions,
     now_ms: int,
 ) -> int:
-    """Carries out a plan and watches it to its end, or handles an interruption. Returns the exit
+    """Carry out a plan and watch it to its end, or handle an interruption. Returns the exit
     code."""
     rollback = rollback_files.Rollback(
         rollback_files.new_path(now_ms),
@@ -408,7 +407,7 @@ async def start(
 async def resume(
     context: Context, admin: Admin, live: Live, rollback: rollback_files.Rollback, *, auto: bool
 ) -> int:
-    """Watches what an earlier command started, and cleans up after it."""
+    """Watch what an earlier command started, and cleans up after it."""
     changes = [
         Change(tp, rollback.before.get(tp, ()), after, live.state.sizes.get(tp))
         for tp, after in sorted(rollback.after.items())
@@ -420,7 +419,7 @@ async def resume(
 
 
 async def attend(moving: Moving, interrupts: Interrupts) -> int:
-    """Watches and cleans up; on an interruption asks what to do. Returns the exit code."""
+    """Watch and cleans up; on an interruption asks what to do. Returns the exit code."""
     try:
         while await interrupts.or_until(moving.watch):
             code = await _interrupted(moving, interrupts)
@@ -473,7 +472,7 @@ def _is_closed(context: Context) -> bool:
 async def _interrupted(
     moving: Moving, interrupts: Interrupts, *, may_go_on: bool = True
 ) -> int | None:
-    """Asks and does what the user wants after an interruption; None: continue watching. If the
+    """Ask and does what the user wants after an interruption; None: continue watching. If the
     terminal is closed, leaves the rest to a process that outlives it."""
     context = moving.context
     answer: str = "l"
@@ -543,7 +542,7 @@ def _say_left(moving: Moving) -> None:
 
 
 def detach(moving: Moving) -> None:
-    """Leaves the rest to a process of its own, which outlives this one and its terminal."""
+    """Leave the rest to a process of its own, which outlives this one and its terminal."""
     context = moving.context
     settings = context.settings
     words = [sys.executable, "-m", "pk.cli.main", "reassign", "apply", moving.rollback.path]

@@ -70,7 +70,7 @@ def slowest(present: Present) -> int | None:
 
 
 async def status(context: Context, *, watch: bool, interval: Duration) -> int | None:
-    """`pk reassign status`."""
+    """Run `pk reassign status`."""
     admin = await context.admin()
     live = await load(context, admin, sizes=False, without_controller=not watch)
     present = await _throttles(admin, live)
@@ -123,7 +123,7 @@ def _left(cluster_id: str | None) -> list[rollback_files.Rollback]:
 
 
 def say_orphans(context: Context, present: Present, cluster_id: str | None) -> None:
-    """Says that throttles are set although nothing moves, and how to remove them."""
+    """Say that throttles are set although nothing moves, and how to remove them."""
     ours = [r.path for r in _left(cluster_id) if r.throttled.any]
     if context.session is not None:
         context.session.reported.update(ours)
@@ -135,7 +135,7 @@ def say_orphans(context: Context, present: Present, cluster_id: str | None) -> N
 
 
 async def _watch(context: Context, admin: Admin, present: Present, watch_s: float) -> int | None:
-    """Shows the moves in progress until there are none."""
+    """Show the moves in progress until there are none."""
     tracker = Tracker()
 
     async def follow() -> None:
@@ -163,7 +163,7 @@ async def _watch(context: Context, admin: Admin, present: Present, watch_s: floa
 
 
 async def throttle(context: Context, rate: str | None, *, remove: bool) -> None:
-    """`pk reassign throttle`."""
+    """Run `pk reassign throttle`."""
     if remove and rate is not None:
         raise Unusable("Give a rate or --remove, not both.")
     wanted = None if rate is None else parse_rate(rate, "RATE")
@@ -218,13 +218,13 @@ async def _remove(context: Context, admin: Admin, live: Live, present: Present) 
 
 
 def _say_programs(context: Context, rows: Sequence[ThrottleRow]) -> None:
-    """Shows the throttles, current or planned, to programs; people read sentences."""
+    """Show the throttles, current or planned, to programs; people read sentences."""
     if context.output.format not in ("table", "wide"):
         context.show(listing(ThrottleRow, rows))
 
 
 def _forget(cluster_id: str | None) -> None:
-    """Removes throttles that are gone from the rollback files."""
+    """Remove throttles that are gone from the rollback files."""
     for rollback in rollback_files.rollbacks(cluster_id):
         if rollback.throttled.any:
             rollback_files.write(rollback._replace(throttled=Throttled()))
@@ -246,7 +246,7 @@ def _say_failed(context: Context, failed: Mapping[str, Exception]) -> None:
 
 
 async def _change(context: Context, admin: Admin, live: Live, present: Present, rate: int) -> None:
-    """Changes the rate of existing throttles, or sets a first one for what moves."""
+    """Change the rate of existing throttles, or set a first one for what moves."""
     if not present.rates and not live.running:
         raise CommandError("Nothing is moving or throttled; `apply` takes --throttle.")
     moves = [
@@ -287,7 +287,7 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
 
 
 def _note(live: Live, wanted: Throttled, rate: int) -> None:
-    """Records the throttles that are about to be set in the rollback file of the moves, or in a new
+    """Record the throttles that are about to be set in the rollback file of the moves, or in a new
     file if there is none."""
     from pk.cli.positions.resolve import now_ms
 
@@ -328,7 +328,7 @@ def _note(live: Live, wanted: Throttled, rate: int) -> None:
 
 
 async def cancel(context: Context, partitions: Sequence[str], *, every: bool) -> None:
-    """`pk reassign cancel`."""
+    """Run `pk reassign cancel`."""
     if bool(partitions) == every:
         raise Unusable("Give the partitions to cancel, such as orders or orders/0, or --all.")
     admin = await context.admin()
@@ -402,7 +402,7 @@ def _named(words: Iterable[str], live: Live) -> list[TopicPartition]:
 async def _after_cancel(
     context: Context, admin: Admin, live: Live, done: list[TopicPartition]
 ) -> None:
-    """Restores the old order, and removes our throttles once nothing of ours is moving."""
+    """Restore the old order, and remove our throttles once nothing of ours is moving."""
     left = _left(live.cluster_id)
     before = {tp: r.before[tp] for r in reversed(left) for tp in done if tp in r.before}
     await restore_order(admin, before, live.running)

@@ -79,7 +79,7 @@ class LiveView:
         self._context.clear_status()
 
     def say_rate(self, rate: int, why: str) -> None:
-        """Shows that the throttle has changed."""
+        """Show that the throttle has changed."""
         if rate != self._rate:
             verb = "raised" if self._rate is None or rate > self._rate else "lowered"
             self._rate = rate
@@ -87,7 +87,7 @@ class LiveView:
                 self._context.say(f"Throttle {verb} to {show_rate(rate, 'bytes')}: {why}.")
 
     def update(self, tracker: Tracker) -> None:
-        """Shows the latest poll; only the note if there is none."""
+        """Show the latest poll; only the note if there is none."""
         if self._context.streams.err_redraws:
             self._context.draw_status(self._table(tracker))
             return

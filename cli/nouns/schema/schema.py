@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 async def list_subjects(context: Context, options: ListSubjects) -> None:
-    """`pk schema list`."""
+    """Run `pk schema list`."""
     wanted = None if options.pattern is None else whole(options.pattern, "PATTERN")
     rows: list[SubjectRow] = []
     async with registry(context, options.schema_registry) as asked:
@@ -75,7 +75,7 @@ def _row(version: Version, level: str) -> SubjectRow:
 
 
 async def show(context: Context, options: ShowSchema) -> None:
-    """`pk schema show`."""
+    """Run `pk schema show`."""
     async with registry(context, options.schema_registry, options.subject) as asked:
         schema = await _named(asked, options.subject, options.version)
     context.write(f"{_pretty(schema)}\n".encode())
@@ -132,7 +132,7 @@ async def _canonical(asked: "SchemaRegistry", schema: Schema, subject: str) -> S
 
 
 async def check(context: Context, options: AddSchema) -> None:
-    """`pk schema check`."""
+    """Run `pk schema check`."""
     async with registry(context, options.schema_registry, options.subject) as asked:
         schema = await _canonical(asked, _read(options), options.subject)
         reasons = await asked.check(options.subject, schema)
@@ -148,7 +148,7 @@ async def check(context: Context, options: AddSchema) -> None:
 
 
 async def add(context: Context, options: AddSchema) -> None:
-    """`pk schema add`."""
+    """Run `pk schema add`."""
     subject = options.subject
     async with registry(context, options.schema_registry, options.subject) as asked:
         schema = await _canonical(asked, _read(options), subject)
@@ -191,7 +191,7 @@ def _changed(
 
 
 async def delete(context: Context, options: DeleteSchema) -> None:
-    """`pk schema delete`."""
+    """Run `pk schema delete`."""
     subject = options.subject
     async with registry(context, options.schema_registry, options.subject) as asked:
         versions = await asked.versions(subject, deleted=options.permanent)
@@ -216,7 +216,7 @@ async def delete(context: Context, options: DeleteSchema) -> None:
 
 
 async def diff(context: Context, options: DiffSchemas) -> None:
-    """`pk schema diff`."""
+    """Run `pk schema diff`."""
     subject = options.subject
     async with registry(context, options.schema_registry, options.subject) as asked:
         newest = await asked.version(subject, options.to_version or -1)

@@ -26,7 +26,7 @@ def _connection(context: Context) -> dict[str, object]:
 
 
 async def start(context: Context, options: StartRegistry) -> Exit:
-    """`pk schema-registry start`."""
+    """Run `pk schema-registry start`."""
     started = time.monotonic()
     require_registry()
     from pk.net.schemas.log import LogError

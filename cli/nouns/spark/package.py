@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def package(context: Context, options: "Package") -> None:
-    """`pk spark package`."""
+    """Run `pk spark package`."""
     from pk.spark.errors import SparkError
     from pk.spark.session.package import DEPENDENCIES, ZIP, write_dependencies, write_zip
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def warm_up(context: Context, options: "WarmUp") -> None:
-    """`pk spark warm-up`."""
+    """Run `pk spark warm-up`."""
     del options
     context.show_status("Spark runs a short job of each kind, and Java saves the loaded classes…")
     try:

@@ -117,7 +117,7 @@ async def _ask(context: Context, options: "SparkExport") -> None:
 
 
 def export(context: Context, options: "SparkExport") -> None:
-    """`pk spark-export`."""
+    """Run `pk spark-export`."""
     if options.to is None:
         raise Unusable("Give the directory for the files: --to DIR.")
     if options.resume and options.overwrite:

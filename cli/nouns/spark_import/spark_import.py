@@ -29,7 +29,7 @@ async def _check(context: Context, options: "SparkImport") -> None:
 
 
 def import_rows(context: Context, options: "SparkImport") -> None:
-    """`pk spark-import`."""
+    """Run `pk spark-import`."""
     if options.source is None:
         raise Unusable("Give what to import: --from FILE, DIRECTORY or URL.")
     read = _read_options(options)

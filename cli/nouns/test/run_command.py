@@ -25,8 +25,8 @@ NOT_EXECUTABLE: Final = 126
 
 
 async def run_with_kafka(context: Context, options: Test) -> int:
-    """`pk test`. Returns the command's exit code; 128 plus the number of the signal that it died
-    of."""
+    """Run `pk test`. Returns the command's exit code; 128 plus the number of the signal that it
+    died of."""
     config = dict(options.properties)
     try:
         if options.brokers == 1:

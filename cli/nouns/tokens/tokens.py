@@ -19,7 +19,7 @@ from pk.net.client.admin_operations.tokens import Token
 
 
 async def list_tokens(context: Context, options: ListTokens) -> None:
-    """`pk users tokens list`."""
+    """Run `pk users tokens list`."""
     admin = await context.admin()
     owners = [_principal(text) for text in options.owner]
     found = await admin.describe_tokens(owners or None)
@@ -28,7 +28,7 @@ async def list_tokens(context: Context, options: ListTokens) -> None:
 
 
 async def create(context: Context, options: CreateToken) -> None:
-    """`pk users tokens create`."""
+    """Run `pk users tokens create`."""
     admin = await context.admin()
     owner = None if options.owner is None else _principal(options.owner)
     renewers = [_principal(text) for text in options.renewer]
@@ -55,7 +55,7 @@ async def create(context: Context, options: CreateToken) -> None:
 
 
 async def renew(context: Context, options: RenewToken) -> None:
-    """`pk users tokens renew`."""
+    """Run `pk users tokens renew`."""
     admin = await context.admin()
     token = await _token(admin, options.token, "RenewDelegationToken")
     period = f"for {show_span(options.period.ms)} from now, or " if options.period else ""
@@ -76,7 +76,7 @@ async def renew(context: Context, options: RenewToken) -> None:
 
 
 async def expire(context: Context, options: ExpireToken) -> None:
-    """`pk users tokens expire`."""
+    """Run `pk users tokens expire`."""
     admin = await context.admin()
     token = await _token(admin, options.token, "ExpireDelegationToken")
     when = f"in {show_span(options.after.ms)}" if options.after else "at once"

@@ -40,7 +40,7 @@ def assignment(text: str) -> dict[int, tuple[int, ...]]:
 
 
 async def create(context: Context, options: "CreateTopics") -> None:
-    """`pk topics create`. Creates without asking, as Apache's tool does."""
+    """Run `pk topics create`. Creates without asking, as Apache's tool does."""
     assigned = assignment(options.replica_assignment) if options.replica_assignment else None
     if assigned and (options.partitions or options.replication_factor):
         raise Unusable(

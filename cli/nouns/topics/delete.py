@@ -30,7 +30,8 @@ async def _matching(context: Context, admin: Admin, expressions: Sequence[str]) 
 
 
 async def delete(context: Context, *, topic: Sequence[str], regex: bool, if_exists: bool) -> None:
-    """`pk topics delete`. `topics`: names, or regular expressions over whole names with `regex`."""
+    """Run `pk topics delete`. `topics`: names, or regular expressions over whole names with
+    `regex`."""
     admin = await context.admin()
     names = await _matching(context, admin, topic) if regex else list(dict.fromkeys(topic))
     if not names and not if_exists:
@@ -81,7 +82,7 @@ def _is_gone(known: Answers[str, TopicDescription], deleted: TopicDescription) -
 
 
 async def _say_loss(context: Context, admin: Admin, topics: Sequence[TopicDescription]) -> None:
-    """Warns of the loss, and names the groups that read the topics."""
+    """Warn of the loss, and names the groups that read the topics."""
     partitions = [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
     records = lost_records(await records_in(admin, partitions))
     names = [t.name for t in topics]

@@ -57,7 +57,7 @@ async def topic_configs(
 
 
 async def describe(context: Context, options: "DescribeTopics") -> None:
-    """`pk topics describe`."""
+    """Run `pk topics describe`."""
     admin = await context.admin()
     topics = await describe_topics(context, admin, options.topic or None)
     filtered = filters(options)

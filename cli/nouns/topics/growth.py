@@ -14,7 +14,7 @@ from pk.net.client.results import NewPartitions, TopicDescription
 
 
 def check_growth(totals: Mapping[str, int], now: Mapping[str, int]) -> None:
-    """Raises CommandError if a topic has as many partitions as it is to get, or more.
+    """Raise CommandError if a topic has as many partitions as it is to get, or more.
 
     `totals`: topic → partitions wanted in all; `now`: topic → partitions it has.
     """
@@ -29,7 +29,7 @@ def check_growth(totals: Mapping[str, int], now: Mapping[str, int]) -> None:
 
 
 def say_growth(context: Context, totals: Mapping[str, int], now: Mapping[str, int]) -> None:
-    """Says how each topic grows, and what that means for records with a key."""
+    """Say how each topic grows, and what that means for records with a key."""
     for name, total in totals.items() if not context.change.dry_run else ():
         context.say(f"Topic {name} grows from {now[name]} to {total} partitions.")
     context.say(
@@ -41,7 +41,7 @@ def say_growth(context: Context, totals: Mapping[str, int], now: Mapping[str, in
 async def grow(
     context: Context, totals: Mapping[str, int], now: Mapping[str, int]
 ) -> list[GrownRow]:
-    """Grows topics to `totals` (CreatePartitions), or tries to with --dry-run; a row for each
+    """Grow topics to `totals` (CreatePartitions), or try to with --dry-run; a row for each
     topic."""
     admin = await context.admin()
     trying = context.change.dry_run

@@ -11,7 +11,8 @@ from pk.cli.runtime.name_cache import remember
 async def list_topics(
     context: Context, *, pattern: str | None, internal: bool, exclude_internal: bool
 ) -> None:
-    """`pk topics list`. `pattern`: a regular expression over whole names; None for all topics."""
+    """Run `pk topics list`. `pattern`: a regular expression over whole names; None for all
+    topics."""
     if internal and exclude_internal:
         raise Unusable("-i and --exclude-internal cannot be combined.")
     matches = whole(pattern, "PATTERN") if pattern is not None else None

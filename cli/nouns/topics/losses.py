@@ -44,7 +44,7 @@ async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
 
 
 async def say_readers(context: Context, admin: Admin, topics: Iterable[str]) -> None:
-    """Says which groups read topics that are about to lose records; not with --yes, which skips the
+    """Say which groups read topics that are about to lose records; not with --yes, which skips the
     question."""
     if context.change.yes:
         return

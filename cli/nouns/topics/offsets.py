@@ -51,7 +51,7 @@ def _time(text: str) -> int:
 
 
 async def offsets(context: Context, options: TopicOffsets) -> None:
-    """`pk topics offsets`."""
+    """Run `pk topics offsets`."""
     if options.offset is not None and options.time is not None:
         raise Unusable("-o and --time each give a position; use only one.")
     positions = positions_option(options.offset, "-o") if options.offset is not None else None

@@ -28,7 +28,7 @@ _SHOWN = 20
 
 
 async def trim(context: Context, options: TrimTopics) -> None:
-    """`pk topics trim`."""
+    """Run `pk topics trim`."""
     admin = await context.admin()
     ranges = await _ranges(context, admin, options)
     rows = {tp: _row(context, tp, ranges) for tp in ranges}
@@ -92,7 +92,7 @@ async def _ranges(
 
 
 def _json_offsets(path: str) -> dict[TopicPartition, int]:
-    """Reads Apache's file: {"partitions": [{"topic": …, "partition": …, "offset": …}], "version":
+    """Read Apache's file: {"partitions": [{"topic": …, "partition": …, "offset": …}], "version":
     1}; -1 is the end of the partition. Raises Unusable."""
     import json
 
@@ -160,7 +160,7 @@ def _row(
 
 
 def _say_positions(context: Context, rows: Sequence[TrimmedRow]) -> None:
-    """Says where each partition will begin."""
+    """Say where each partition will begin."""
     for row in rows[:_SHOWN]:
         context.say(
             (
@@ -174,7 +174,7 @@ def _say_positions(context: Context, rows: Sequence[TrimmedRow]) -> None:
 
 
 async def _say_loss(context: Context, admin: Admin, rows: Sequence[TrimmedRow]) -> None:
-    """Warns of the loss, and names the groups that read there."""
+    """Warn of the loss, and names the groups that read there."""
     topics = list(dict.fromkeys(row["topic"] for row in rows))
     lost = sum(row["records"] or 0 for row in rows)
     context.say(

@@ -25,7 +25,7 @@ from pk.net.client.results import ProducerState, TransactionDescription
 
 
 async def abort(context: Context, options: AbortTransactions) -> None:
-    """`pk transactions abort`."""
+    """Run `pk transactions abort`."""
     if bool(options.transactional_id) == (options.topic is not None):
         both = ", not both" if options.topic is not None else ""
         raise Unusable(

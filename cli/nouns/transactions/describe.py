@@ -15,7 +15,7 @@ from pk.net.client.results import TransactionDescription
 
 
 async def describe(context: Context, transactional_ids: Sequence[str]) -> None:
-    """`pk transactions describe`."""
+    """Run `pk transactions describe`."""
     admin = await context.admin()
     names = list(dict.fromkeys(transactional_ids))
     answers = await admin.describe_transactions(names)
@@ -30,7 +30,7 @@ async def describe(context: Context, transactional_ids: Sequence[str]) -> None:
 
 
 async def say_failed(context: Context, admin: Admin, name: str, error: Exception) -> None:
-    """Reports that a transactional id could not be described; an unknown one with the nearest
+    """Report that a transactional id could not be described; an unknown one with the nearest
     names."""
     if not isinstance(error, KafkaError) or error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         context.failed(error, name)

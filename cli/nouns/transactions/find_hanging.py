@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
 
 
 async def find_hanging(context: Context, options: FindHanging) -> None:
-    """`pk transactions find-hanging`."""
+    """Run `pk transactions find-hanging`."""
     admin = await context.admin()
     partitions = await partitions_named(context, admin, options.topic, internal=True)
     if options.broker is not None:

@@ -13,7 +13,7 @@ from pk.net.client.admin import Admin
 
 
 async def list_transactions(context: Context, options: ListTransactions) -> None:
-    """`pk transactions list`."""
+    """Run `pk transactions list`."""
     pattern = None if options.pattern is None else whole(options.pattern, "PATTERN")
     states = words_of(options.state, TRANSACTION_STATES, "--state")
     producers = _producer_ids(options.producer)

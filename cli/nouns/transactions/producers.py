@@ -23,7 +23,7 @@ from pk.net.client.admin import Admin
 
 
 async def producers(context: Context, options: ListProducers) -> None:
-    """`pk transactions producers`."""
+    """Run `pk transactions producers`."""
     admin = await context.admin()
     tps = await partitions_named(context, admin, (*options.topic, *options.topics))
     broker = await _broker(admin, options.broker)

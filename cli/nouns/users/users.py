@@ -29,7 +29,7 @@ from pk.net.client.answers import Answers
 
 
 async def list_users(context: Context, pattern: str | None) -> None:
-    """`pk users list`."""
+    """Run `pk users list`."""
     wanted = None if pattern is None else whole(pattern, "PATTERN")
     admin = await context.admin()
     rows: list[UserRow] = []
@@ -48,7 +48,7 @@ async def list_users(context: Context, pattern: str | None) -> None:
 
 
 async def add(context: Context, options: SetPassword) -> None:
-    """`pk users add`."""
+    """Run `pk users add`."""
     if not options.user:
         raise Unusable("USER is empty; it must be the name of a user.")
     admin, mechanism = await context.admin(), Mechanism.named(options.mechanism)
@@ -66,7 +66,7 @@ async def add(context: Context, options: SetPassword) -> None:
 
 
 async def alter(context: Context, options: SetPassword) -> None:
-    """`pk users alter`."""
+    """Run `pk users alter`."""
     admin, mechanism = await context.admin(), Mechanism.named(options.mechanism)
     known = _of(await _known(admin, options.user), mechanism)
     if known is None:
@@ -139,7 +139,7 @@ def _password(user: str) -> str:
 
 
 async def delete(context: Context, options: DeleteUsers) -> None:
-    """`pk users delete`."""
+    """Run `pk users delete`."""
     admin = await context.admin()
     users = list(dict.fromkeys(options.user))
     todo: dict[Mechanism, list[str]] = {}

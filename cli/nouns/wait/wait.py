@@ -65,14 +65,14 @@ class _Reporter:
 
 
 def _impatient(context: Context) -> None:
-    """Limits how long a single check takes, unless the command line says otherwise."""
+    """Limit how long a single check takes, unless the command line says otherwise."""
     settings = context.settings
     given = {"default.api.timeout.ms": str(_ATTEMPT_MS), **settings.given}
     context.use(settings._replace(given=given))
 
 
 async def _until(context: Context, within: Duration, check: Check, done: str) -> None:
-    """Returns when `check` finds nothing missing. Raises CommandError (124) on timeout."""
+    """Return when `check` finds nothing missing. Raises CommandError (124) on timeout."""
     began = trio.current_time()
     missing: str | None = "no answer yet"
     reporter = _Reporter(context)
@@ -120,7 +120,7 @@ def _some(items: Sequence[str]) -> str:
 
 
 async def topic(context: Context, options: WaitForTopics) -> None:
-    """`pk wait topic`."""
+    """Run `pk wait topic`."""
     if options.gone and options.partitions is not None:
         raise Unusable("--gone and --partitions cannot be combined.")
     _impatient(context)
@@ -160,7 +160,7 @@ async def _gone(admin: Admin, names: Sequence[str], _: int) -> str | None:
 
 
 async def isr(context: Context, topic: Sequence[str], within: Duration, *, every: bool) -> None:
-    """`pk wait isr`."""
+    """Run `pk wait isr`."""
     if every and topic:
         raise Unusable("Give topics or --all, not both.")
     _impatient(context)
@@ -196,7 +196,7 @@ async def _out_of_sync(admin: Admin, names: Sequence[str] | None) -> str | None:
 
 
 async def lag(context: Context, options: WaitForLag) -> None:
-    """`pk wait lag`."""
+    """Run `pk wait lag`."""
     most = _most(options.condition, options.max)
     most_ms = None if options.max_time is None else options.max_time.ms
     if most is None and most_ms is None:
@@ -279,7 +279,7 @@ async def _behind(
 
 
 async def group_empty(context: Context, group: Sequence[str], within: Duration) -> None:
-    """`pk wait group-empty`."""
+    """Run `pk wait group-empty`."""
     _impatient(context)
     admin = await context.admin()
     names = list(dict.fromkeys(group))
@@ -304,7 +304,7 @@ async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
 
 
 async def reassign(context: Context, topic: Sequence[str], within: Duration) -> None:
-    """`pk wait reassign`."""
+    """Run `pk wait reassign`."""
     _impatient(context)
     admin = await context.admin()
     names = list(dict.fromkeys(topic))
@@ -331,7 +331,7 @@ def _places(tps: Iterable[TopicPartition]) -> str:
 
 
 async def broker(context: Context, ids: Sequence[str], num: int | None, within: Duration) -> None:
-    """`pk wait broker`."""
+    """Run `pk wait broker`."""
     if ids and num is not None:
         raise Unusable("Give broker ids, or their number with -n, not both.")
     wanted = _ids(ids)
@@ -360,7 +360,7 @@ def _ids(words: Iterable[str]) -> list[int]:
 
 
 async def _unanswering(admin: Admin, wanted: Sequence[int], number: int) -> str | None:
-    """Asks each of the cluster's brokers itself: a dead one stays listed for a while."""
+    """Ask each of the cluster's brokers itself: a dead one stays listed for a while."""
     there = {b.node_id: b for b in (await admin.describe_cluster()).brokers if not b.fenced}
     asked = [b for b in wanted if b in there] if wanted else sorted(there)
     up: set[int] = set()

@@ -30,7 +30,7 @@ _TYPES = {
 async def why_config(
     context: Context, name: str, key: str, type: Literal["topic", "broker", "group"]
 ) -> int | None:
-    """`pk why config`."""
+    """Run `pk why config`."""
     if type == "broker" and not name.isdecimal():
         raise Unusable(f"With --type broker, NAME must be a broker's id, not {name!r}.")
     admin = await context.admin()

@@ -76,7 +76,7 @@ class _Measurement(NamedTuple):
 async def why_lag(
     context: Context, group: str, topics: Sequence[str], period: Duration
 ) -> int | None:
-    """`pk why lag`."""
+    """Run `pk why lag`."""
     admin = await context.admin()
     first = await _measure(context, admin, group, topics)
     last = await _again(context, admin, first, topics, period.s)

@@ -44,7 +44,7 @@ Dirs = Answers[int, tuple[r.LogDirDescription, ...]]
 
 
 async def why_partition(context: Context, partition: Iterable[str]) -> int | None:
-    """`pk why partition`."""
+    """Run `pk why partition`."""
     admin = await context.admin()
     chosen, named = await _chosen(context, admin, partition)
     if not chosen:

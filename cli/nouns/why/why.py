@@ -24,7 +24,7 @@ def answer(
     *,
     healthy: Container[str],
 ) -> None:
-    """Shows explanations: as prose, or in the requested format. `describe` makes the data of each,
+    """Show explanations: as prose, or in the requested format. `describe` makes the data of each,
     of which a list shows the fields of `row`. `healthy`: the states in which nothing is wrong."""
     words = cluster_words(context)
     explained = [e._replace(next=[with_words(step, words) for step in e.next]) for e in explained]
