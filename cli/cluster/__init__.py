@@ -1,1 +1,1 @@
-"""Requests to the cluster that several commands share. Nothing here is a command."""
+"""Requests to the cluster that several commands share."""
