@@ -114,7 +114,7 @@ def write_mark(disk: Disk, directory: str, mark: Mark) -> None:
 
 
 def kept_files(disk: Disk, directory: str) -> dict[str, int]:
-    """The files with truncated data, and their sizes. Raises OSError."""
+    """Return the files with truncated data, and their sizes. Raises OSError."""
     found = disk.list(directory).items()
     return {f"{directory}/{name}": e.size for name, e in found if name.endswith(KEPT)}
 

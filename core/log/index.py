@@ -152,8 +152,8 @@ class OffsetIndex(IndexFile):
         return self.entry_before(offset)[1]
 
     def entry_before(self, offset: int) -> tuple[int, int]:
-        """The last entry (offset, position) that is not above `offset`; (base offset, 0) if there
-        is none. Raises OSError."""
+        """Return the last entry (offset, position) that is not above `offset`; (base offset, 0) if
+        there is none. Raises OSError."""
         wanted, base = offset - self.base_offset, self.base_offset
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
@@ -163,7 +163,7 @@ class OffsetIndex(IndexFile):
         return (entry[0] + base, entry[1]) if entry is not None else (base, 0)
 
     def last(self) -> tuple[int, int]:
-        """The last entry's offset and position; (base offset, 0) if there is none. Raises
+        """Return the last entry's offset and position; (base offset, 0) if there is none. Raises
         OSError."""
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
@@ -178,8 +178,8 @@ class OffsetIndex(IndexFile):
         )
 
     def entry_after(self, position: int) -> tuple[int, int] | None:
-        """The first entry (offset, position) of a batch that begins at or after `position`. Raises
-        OSError."""
+        """Return the first entry (offset, position) of a batch that begins at or after `position`.
+        Raises OSError."""
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
             i = bisect_left(positions, position)
@@ -293,7 +293,7 @@ class TimeIndex(IndexFile):
         )
 
     def last(self) -> TimestampOffset:
-        """The last entry; (-1, base offset) if there is none. Raises OSError."""
+        """Return the last entry; (-1, base offset) if there is none. Raises OSError."""
         timestamps, offsets = self._timestamps, self._offsets
         if timestamps is not None and offsets is not None:
             return self._absolute((timestamps[-1], offsets[-1]) if offsets else None)

@@ -177,8 +177,8 @@ class Log:
         return changed
 
     def abandon(self) -> None:
-        """Close the files of a log that will be deleted, after any flush in progress. Nothing is
-        written or synced afterwards."""
+        """Close the files of a log that will be deleted or opened again, after any flush in
+        progress. Nothing is written or synced afterwards."""
         with self.durability.lock:
             self.state.abandoned = True
             self._close_files()

@@ -44,7 +44,8 @@ class FoundTimestamp(NamedTuple):
 
 
 def segment_index(segments: list[Segment], offset: int) -> int:
-    """The index of the segment that would contain `offset`; the first one for offsets below all."""
+    """Return the index of the segment that would contain `offset`; the first one for offsets below
+    all."""
     if offset >= segments[-1].base_offset:
         return len(segments) - 1
     return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)

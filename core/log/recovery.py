@@ -2,18 +2,18 @@
 which offset the log ends.
 
 After a clean shutdown nothing is read, since a note was written when the log was closed
-(closed_logs.py). If the note is missing, or the files have changed since, the directory is listed;
-the end offset is in the name of the snapshot written at close, and equals the recovery point.
-Everything else waits for its first use.
+(closed_logs.py). If the note is missing, or the files have changed since, the directory is listed:
+the end offset is in the name of the snapshot that was written at close, and equals the recovery
+point. Everything else is read at first use.
 
 After a crash everything above the recovery point is suspect. From the segment that contains it on,
 every batch is read and checked (size, magic, CRC, increasing offsets and leader epochs) and the
 indexes are rebuilt; at the first incomplete batch the log is truncated and later segments are
-dropped. Data below the recovery point was synced before that moved, so there it only checks that no
-segment is missing.
+dropped. Data below the recovery point was synced before the recovery point moved, so only missing
+segments are detected there.
 
-If more is cut off than the torn tail that a crash leaves, the log is marked as damaged, and the
-data cut off is kept (damaged.py).
+If more must be truncated than the torn tail that a crash leaves, the log is marked as damaged, and
+the truncated data is kept (damaged.py).
 
 The CRC of a batch does not cover its offset and leader epoch. If they do not fit those of the
 batches before and after it, they are wrong, and the log is truncated before that batch: a log with
@@ -63,35 +63,36 @@ from pk.core.record.batch import (
 from pk.core.values import NO_EPOCH, new_dict, new_list
 
 LEFTOVERS: Final = (DELETED, ".cleaned", ".tmp")
-"""Suffixes of files that a crash left incomplete or about to be removed."""
+"""Suffixes of files that a crash left incomplete or that were due to be removed."""
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 UNMEASURED_NAMES: Final = (EPOCHS_FILE, PARTITION_METADATA)
-"""Their size is not needed, which saves two system calls for each of 50,000 logs."""
+"""Names whose size is not needed, which saves two system calls for each of 50,000 logs."""
 
 
 class Found(Struct):
     """The files of a partition's directory."""
 
     segments: dict[int, dict[str, int]] = field(default_factory=new_dict)
-    """Base offset → size by suffix."""
+    """Base offset → the sizes of the segment's files by suffix."""
     modified_ms: dict[int, int] = field(default_factory=new_dict)
     snapshots: list[int] = field(default_factory=new_list)
     snapshot_bytes: dict[int, int] = field(default_factory=new_dict)
     leftovers: list[str] = field(default_factory=new_list)
     widowed: list[int] = field(default_factory=new_list)
-    """Base offsets of segments that have indexes but no log, if a crash while dropping them does
-    not explain it."""
+    """Base offsets of segments that have indexes but no log, although no crash while they were
+    dropped explains it."""
     swaps: list[str] = field(default_factory=new_list)
-    """All names, if one shows that a crash interrupted a swap (swap.py)."""
+    """All names in the directory, if one shows that a crash interrupted a swap (swap.py); otherwise
+    none."""
     has_epochs: bool = False
     is_marked: bool = False
     """Whether the log was found damaged before (damaged.py)."""
 
 
 class Contents(NamedTuple):
-    """The contents of a closed log, as far as opening it needs them."""
+    """The contents of a closed log that are needed to open it."""
 
     found: Found
     end_offset: int
@@ -99,8 +100,8 @@ class Contents(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The result of recovery: the end of the log, the amount removed, and facts about the checked
-    batches that remain, so that they are not read again."""
+    """The result of recovery: the end of the log, the amount truncated, and facts about the
+    remaining batches that were checked, so that they need not be read again."""
 
     end_offset: int
     bytes_cut: int
@@ -108,13 +109,13 @@ class Cut(NamedTuple):
     epochs: Sequence[EpochStart] = ()
     """The start of each leader epoch in these batches; epochs only rise."""
     has_producers: bool = True
-    """Whether one of them belongs to an idempotent producer, or ends a transaction."""
+    """Whether one of these batches belongs to an idempotent producer, or ends a transaction."""
     rewritten: bool = False
     """Whether a segment had messages of an old format, and so has new files."""
 
 
 class Progress(Protocol):
-    """Receives the progress of recovery, in bytes of records; called from several threads."""
+    """Receives the progress of recovery, in bytes of records. Several threads call it."""
 
     def due(self, count: int) -> None:
         """Add to the number of bytes to check."""
@@ -167,12 +168,12 @@ def find(disk: Disk, directory: str) -> Found:
 
 
 def _is_being_dropped(names: Collection[str], base: int, kinds: Iterable[str]) -> bool:
-    """Whether a crash while a segment was dropped explains that it has indexes of these kinds and
-    no log: the log is renamed first. Files that have all been renamed belong to an earlier segment,
-    such as one that compaction replaced."""
+    """Return whether a segment has indexes of these kinds but no log because a crash interrupted
+    its removal, which renames the log first. Files that have all been renamed belong to an earlier
+    segment, such as one that compaction replaced."""
     log = file_name(base, LOG)
     suffixes = [name.removeprefix(log) for name in names if name.startswith(log)]
-    # An earlier segment may have had no index of aborted transactions.
+    # The earlier segment may have had no index of aborted transactions.
     asked = [kind for kind in kinds if kind != TXN_INDEX] or [TXN_INDEX]
     return any(
         file_name(base, kind) + suffix not in names
@@ -183,7 +184,8 @@ def _is_being_dropped(names: Collection[str], base: int, kinds: Iterable[str]) -
 
 
 def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int) -> int | None:
-    """The end of a cleanly closed log, if its directory shows it without a read."""
+    """Return the end of a cleanly closed log if the names and sizes of its files show it, otherwise
+    None."""
     last = segments[-1]
     if not last.size:
         return last.base_offset
@@ -192,18 +194,19 @@ def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int)
 
 
 def walked_end_offset(segment: Segment) -> int:
-    """The end of a log whose last segment can be trusted, from its index and the headers after the
-    last entry. Raises OSError."""
+    """Find the end of a log whose last segment can be trusted, from its index and the headers after
+    the last entry. Raises OSError."""
     segment.check_indexes()
     end = segment.base_offset
     for position, header in segment.headers_at_end():
-        if position + header.size <= segment.size:  # else it is torn
+        if position + header.size <= segment.size:  # otherwise it is torn
             end = header.next_offset
     return end
 
 
 class _Leap(NamedTuple):
-    """A batch that does not begin at the end of the previous one, or has another leader epoch."""
+    """A batch that does not begin at the end of the previous one, or that changes the leader
+    epoch."""
 
     position: int
     offset: int
@@ -213,7 +216,7 @@ class _Leap(NamedTuple):
     header: BatchHeader
 
     def is_odd(self, following: BatchHeader) -> bool:
-        """Whether it does not fit the batches before and after it."""
+        """Return whether the batch fits neither the batch before it nor `following`."""
         count = self.header.last_offset_delta + 1
         if following.base_offset < self.header.next_offset:
             return following.base_offset == self.offset + count
@@ -221,7 +224,8 @@ class _Leap(NamedTuple):
         return max(self.epoch, 0) <= epoch < own or 0 <= own < self.epoch <= epoch
 
     def is_odd_at_end(self, following: Sequence[Segment], *, dense: bool) -> bool:
-        """The same for the last batch of a segment, by the first batch of the next one."""
+        """Like `is_odd`, for the last batch of a segment, which is compared with the first batch of
+        the next segment."""
         for segment in following[:1]:
             chunk = segment.file.pread(HEADER_BYTES, 0)
             if len(chunk) == HEADER_BYTES and chunk[MAGIC_AT] == MAGIC:
@@ -230,14 +234,14 @@ class _Leap(NamedTuple):
 
 
 def has_no_producers(found: Found, checked: Cut) -> bool:
-    """Whether no snapshot and no checked batch has a producer."""
+    """Return whether no snapshot and no checked batch has a producer."""
     return not checked.has_producers and all(
         size == EMPTY_SNAPSHOT_BYTES for size in found.snapshot_bytes.values()
     )
 
 
 def suspect_from(segments: list[Segment], recovery_point: int) -> int:
-    """The index of the first segment that may be affected by a crash."""
+    """Return the index of the first segment that a crash may have affected."""
     return max(bisect_right([s.base_offset for s in segments], recovery_point) - 1, 0)
 
 
@@ -245,15 +249,15 @@ class Recovery(NamedTuple):
     """Checks and repairs the segments of a log that was not closed."""
 
     keeper: Keeper
-    """Informed of data that is cut off."""
+    """Called before data is truncated."""
     index_interval_bytes: int
     progress: Progress | None = None
     dense: bool = False
     """Whether no offset was ever removed from the log."""
 
     def run(self, segments: list[Segment], recovery_point: int) -> tuple[list[Segment], Cut]:
-        """Check everything from the segment with the recovery point on; returns the remaining
-        segments, the last of which is active. Raises OSError.
+        """Check everything from the segment that contains the recovery point on. Returns the
+        remaining segments, the last of which is active. Raises OSError.
 
         A segment must end at the offset at which the next one begins. Otherwise, the data in
         between is lost, and everything after it must be dropped, too. (Compaction may remove the
@@ -292,12 +296,12 @@ class Recovery(NamedTuple):
     def _check(
         self, segment: Segment, following: list[Segment], latest: int, limit: int | None = None
     ) -> Cut:
-        """Read a whole segment, rebuild its indexes, and truncate it after its last valid batch, at
-        the latest at the base offset of the first segment in `following`. `latest` is the leader
-        epoch of the previous batch, if known. Ignores everything from position `limit` on. Raises
+        """Read a whole segment, rebuild its indexes, and truncate it after its last valid batch. A
+        batch is not valid if it reaches the first segment in `following`, or lies at or after
+        position `limit`. `latest` is the leader epoch of the previous batch, if known. Raises
         OSError.
 
-        Afterwards the segment is active, and its index of aborted transactions empty.
+        Afterwards the segment is active, and its index of aborted transactions is empty.
         """
         head, outdated = segment.file.pread(min(READ_BYTES, segment.size), 0), 0
         if rewritten := begins_with_message(head):
@@ -351,9 +355,9 @@ class Recovery(NamedTuple):
 
 
 def hole_below(segments: list[Segment], offset: int) -> int | None:
-    """The base offset of the first segment that does not begin at the end of the previous one,
-    among those at or below `offset`; None if there is none. For logs from which no offset was ever
-    removed. Raises OSError."""
+    """Return the base offset of the first segment, of those at or below `offset`, that does not
+    begin at the end of the previous one; None if there is none. Only for logs from which no offset
+    was ever removed. Raises OSError."""
     for segment, following in pairwise(segments):
         if following.base_offset > offset:
             break
@@ -368,8 +372,8 @@ def hole_below(segments: list[Segment], offset: int) -> int | None:
 def batches_between(
     segments: list[Segment], start: int, end: int
 ) -> Iterator[tuple[BatchHeader, Record | None]]:
-    """The headers of the batches in [start, end), with the record of control batches. Raises
-    OSError, and KafkaError if that record is damaged."""
+    """Yield the header of each batch in [start, end), with the record if it is a control batch.
+    Raises OSError, and KafkaError if that record is damaged."""
     for segment, position, header in _headers_between(segments, start, end):
         marker = None
         if header.attributes & CONTROL_BIT:
@@ -380,7 +384,7 @@ def batches_between(
 def _headers_between(
     segments: list[Segment], start: int, end: int
 ) -> Iterator[tuple[Segment, int, BatchHeader]]:
-    """The segment, position and header of the batches in [start, end). Raises OSError."""
+    """Yield the segment, position and header of each batch in [start, end). Raises OSError."""
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else end
         if following <= start or not segment.size:
@@ -398,7 +402,7 @@ def _headers_between(
 
 
 def epochs_on_disk(disk: Disk, directory: str) -> LeaderEpochs:
-    """The leader epochs in their checkpoint. Raises OSError, ValueError."""
+    """Read the leader epochs from their checkpoint. Raises OSError, ValueError."""
     return LeaderEpochs.parse(disk.read(f"{directory}/{EPOCHS_FILE}"))
 
 
@@ -410,9 +414,10 @@ def load_epochs(
     start_offset: int,
     end_offset: int,
 ) -> LeaderEpochs:
-    """The leader epochs from their checkpoint, or from the batches if it is missing or unreadable.
-    A crash can leave a checkpoint that begins after `start_offset`, the start of the log, if the
-    start had moved and was not noted yet: the batches have the epochs before it. Raises OSError."""
+    """Read the leader epochs from their checkpoint, or from the batches if it is missing or
+    unreadable. After a crash, the checkpoint may begin after `start_offset`, the start of the log,
+    because a move of the start was not noted yet. The epochs before that come from the batches.
+    Raises OSError."""
     base = segments[0].base_offset
     if has_file:
         with contextlib.suppress(ValueError):
@@ -427,7 +432,7 @@ def load_epochs(
 
 
 def _epochs_between(segments: list[Segment], start: int, end: int) -> list[EpochStart]:
-    """The leader epochs of the batches in [start, end). Raises OSError."""
+    """Read the leader epochs of the batches in [start, end). Raises OSError."""
     found: list[EpochStart] = []
     for _, _, header in _headers_between(segments, start, end):
         epoch = header.leader_epoch

@@ -19,9 +19,9 @@ OFFSETS_MAX: Final = (1 << 31) - 1
 def rebuilt(
     headers: Iterator[tuple[int, BatchHeader]], old: OffsetIndex, old_times: TimeIndex
 ) -> tuple[OffsetIndex, TimeIndex, TimestampOffset]:
-    """Both indexes rebuilt and written over the existing ones, and the latest timestamp. Covers
-    `headers` (position and header of each batch) as far as they can be read, except batches with
-    impossible offsets. Raises OSError."""
+    """Rebuild both indexes of a segment, and write them over the existing ones. Returns them and
+    the latest timestamp. `headers` yields the position and header of each batch. Batches with
+    impossible offsets are left out, and everything after a damaged header. Raises OSError."""
     index = OffsetIndex(old.file, old.base_offset, 0)
     time_index = TimeIndex(old_times.file, old.base_offset, 0)
     index.start()
@@ -31,7 +31,7 @@ def rebuilt(
     try:
         for position, header in headers:
             if not due <= header.base_offset <= header.last_offset <= offset_max:
-                continue  # its offset is damaged: its reader will get the error
+                continue  # its offset is damaged, which readers of this batch will notice
             due = header.next_offset
             if header.max_timestamp > latest.timestamp:
                 latest = TimestampOffset(header.max_timestamp, header.last_offset)
@@ -44,16 +44,15 @@ def rebuilt(
         logger.error("%s: records after it are not indexed", e.message)
     time_index.maybe_append(*latest)
     for each in (index, time_index):
-        each.file.close()  # it may refer to a removed name
+        each.file.close()  # the file may refer to a removed name
         each.write()
         each.unload()
     return index, time_index, latest
 
 
 def is_wrong_at(position: int, headers: Iterator[tuple[int, BatchHeader]]) -> bool:
-    """If index and log disagree at `position`, whether the index is wrong and not the log:
-    following the batches does not stop there, or the batch there fits the following ones. Raises
-    OSError."""
+    """Return whether the index is wrong rather than the log, after they disagreed at `position`:
+    following the batches leads past it, or to a batch that fits the next one. Raises OSError."""
     due = -1
     try:
         for at, header in headers:

@@ -34,10 +34,10 @@ class Retention(Struct, frozen=True):
 def start_offset(
     log: Log, retention: Retention | None, high_watermark: int, now_ms: int
 ) -> int | None:
-    """The new start of the log; None if it does not change. `retention` is None for a log that is
-    only compacted.
+    """Compute the new start of the log from the limits. Returns None if it does not change.
+    `retention` is None for a log that is only compacted.
 
-    May read a time index, so not on the loop. Raises OSError.
+    May read a time index, so do not call it on the event loop. Raises OSError.
     """
     segments, end = log.state.segments, log.state.log_end_offset
     excess = None
@@ -64,9 +64,9 @@ def start_offset(
 def local_start_offset(
     log: Log, retention: Retention, high_watermark: int, copied_to: int, now_ms: int
 ) -> int | None:
-    """The same for a log whose segments are copied to remote storage: the offset at which the local
-    records will begin, by the local retention. Segments with an offset above `copied_to`, the last
-    copied offset, stay, as does the active one."""
+    """Compute the offset at which the local records will begin, for a log whose segments are copied
+    to remote storage, from the local limits. Returns None if it does not change. Segments with an
+    offset above `copied_to`, the last copied offset, stay, and so does the active segment."""
     segments = log.state.segments
     excess = sum(segment.size for segment in segments) - retention.retention_bytes
     if retention.retention_bytes < 0:
@@ -85,7 +85,7 @@ def local_start_offset(
 
 
 def is_behind(log: Log) -> bool:
-    """Whether there are segments completely before the log start."""
+    """Return whether there are segments completely below the log start."""
     segments = log.state.segments
     return len(segments) > 1 and segments[1].base_offset <= log.state.log_start_offset
 
@@ -95,7 +95,7 @@ def _is_old(segment: Segment, retention: Retention | None, is_last: bool, now_ms
         return False
     try:
         latest = segment.max_timestamp.timestamp
-    except CorruptBatch:  # old format and damaged: unreadable, but must not stay forever
+    except CorruptBatch:  # old format and damaged: unreadable, but must not be kept forever
         latest = -1
     if latest < 0:
         if is_last:  # probably still being written: it rolls by `segment.ms`

@@ -1,8 +1,8 @@
 """Reads closed segments to find damage, and validates the replacement of a damaged one.
 
-Both are generators over blocking reads, for a thread: each step yields the number of bytes read
-since the last one, so that the caller can pace them. The checks are those of `pk log verify`,
-without records and indexes: a broker detects a wrong index when it uses it.
+Both are generators that read with blocking calls, for a thread: each step yields the number of
+bytes read since the previous one, so that the caller can pace them. The checks are those of
+`pk log verify`, without records and indexes: a broker detects a wrong index when it uses it.
 """
 
 from collections.abc import Collection, Generator
@@ -19,25 +19,26 @@ from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import MAGIC, CorruptBatch, check_crc, read_header
 
 STEP_BYTES: Final = 1 << 16
-"""The number of bytes read in one step, except for larger batches: with small batches some 2 ms of
-work."""
+"""The number of bytes read in one step, except for larger batches. A step of small batches takes
+some 2 ms."""
 _UNCOVERED_BYTES: Final = 16
 """The first bytes of a batch that its CRC does not cover: offset, length and leader epoch."""
 
 
 class Damaged(NamedTuple):
-    """The first damage in a segment."""
+    """The first damage that was found in a segment."""
 
     position: int
     what: str
-    """A description."""
+    """A description of the damage."""
 
 
 def damage_of(
     segment: Segment, size: int, following: int, epochs: LeaderEpochs
 ) -> Generator[int, None, Damaged | None]:
-    """Read the first `size` bytes of a closed segment; returns the first damage, if any.
-    `following` is the base offset of the next segment, `epochs` are the log's. Raises OSError."""
+    """Read the first `size` bytes of a closed segment. Returns the first damage, if any.
+    `following` is the base offset of the next segment, and `epochs` are those of the log. Raises
+    OSError."""
     scan, told = Scan(segment.file, size=size), 0
     check = BatchCheck(epochs, segment.base_offset, all_epochs=True)
     for batch in scan:
@@ -56,15 +57,15 @@ def damage_of(
 
 
 class Replaced(NamedTuple):
-    """A segment to replace."""
+    """A damaged segment that will be replaced."""
 
     segment: Segment
     size: int
-    """Its size in bytes when it was found damaged."""
+    """The size in bytes of the segment when it was found damaged."""
     following: int
-    """The base offset of the next one."""
+    """The base offset of the next segment."""
     start_offset: int
-    """The first offset of it that the leader has."""
+    """The first offset of the segment that the leader has."""
     compacted: bool
     """Whether records may have been compacted away from the leader's copy."""
 
@@ -72,12 +73,12 @@ class Replaced(NamedTuple):
 def flaw_of(
     copy: Segment, replaced: Replaced, epochs: LeaderEpochs
 ) -> Generator[int, None, str | None]:
-    """Read the leader's copy of a damaged segment; returns why it cannot replace it, or None if it
-    can. Raises OSError.
+    """Read the leader's copy of a damaged segment. Returns why the copy cannot replace the segment,
+    or None if it can. Raises OSError.
 
     Every batch must be valid, in order, and of the right epoch. Without compaction both copies have
-    the same batches at the same positions, so valid batches here must be the same there: a gap in
-    the leader's log must not create one here.
+    the same batches at the same positions, so valid batches of the segment must be the same in the
+    copy: a gap in the leader's log must not become a gap here.
     """
     old, size = replaced.segment, replaced.size
     begins_later = replaced.start_offset > old.base_offset
@@ -122,8 +123,8 @@ def _read(segment: Segment, length: int, position: int) -> bytes:
 
 
 def _is_another(theirs: bytes, ours: bytes) -> bool:
-    """Whether our bytes at the position of a valid batch are also a valid batch, but a different
-    one."""
+    """Return whether our bytes at the position of a valid batch are a valid batch too, but a
+    different one."""
     if ours == theirs:
         return False
     try:
@@ -136,7 +137,7 @@ def _is_another(theirs: bytes, ours: bytes) -> bool:
 def aborted_in(
     log: Log, old: Segment, writer: CleanedSegment, markers: Collection[int]
 ) -> list[AbortedTxn]:
-    """The aborted transactions of the segment that replaces `old`: those whose markers, at the
+    """Find the aborted transactions of the segment that replaces `old`: those whose markers, at the
     offsets `markers`, are in it. Raises OSError, CorruptBatch."""
     try:
         return [one for one in old.txn_index.all() if one.last_offset in markers]

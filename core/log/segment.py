@@ -3,7 +3,7 @@
 
 Finding a batch. The sparse index gives a batch at or before the offset; from there the headers are
 followed. The active segment also keeps the positions of the last few thousand batches (`recent`),
-so that a consumer at the tail, as most are, costs a bisect and no I/O.
+so that a consumer at the tail, as most are, needs only a bisect and no I/O.
 
 Threads. One thread appends and rolls. Others may `locate`, read and `write_indexes` at the same
 time: `recent` is replaced, not shortened in place, and `size` is set after the bytes and the
@@ -41,8 +41,8 @@ T = TypeVar("T")
 
 RECENT_MAX: Final = 8192
 READ_BYTES: Final = 8192
-"""The bytes of headers read at a time: a little more than the distance between two index
-entries."""
+"""The number of bytes to read at a time when headers are followed: a little more than the distance
+between two index entries."""
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = (
     ".log",
     ".index",
@@ -51,7 +51,7 @@ LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = (
     ".snapshot",
 )
 DELETED: Final = ".deleted"
-"""Suffix of a file that is due to be removed; at start it is removed."""
+"""The suffix of a file that is due to be removed. A start removes such files."""
 
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -68,8 +68,7 @@ class BatchPlace(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Immutable summary of a closed segment: its base offset, and the bytes of its records and
-    indexes."""
+    """A summary of a closed segment: its base offset, and the bytes of its records and indexes."""
 
     base_offset: int
     size: int
@@ -78,12 +77,12 @@ class Part(NamedTuple):
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """The name of a segment's file: twenty digits and the suffix."""
+    """Return the name of a segment's file: twenty digits and the suffix."""
     return f"{base_offset:020d}{suffix}"
 
 
 class Segment:
-    """One segment. Every method may raise OSError, and the reading ones CorruptBatch."""
+    """One segment. Every method may raise OSError, and those that read may raise CorruptBatch."""
 
     def __init__(
         self,
@@ -94,8 +93,8 @@ class Segment:
         now_ms: int,
         name_suffix: str = "",
     ) -> None:
-        """`sizes` are those of its existing files by suffix; `name_suffix` is appended to all their
-        names."""
+        """`sizes` has the sizes of the existing files by suffix. `name_suffix` is appended to the
+        names of all files."""
 
         def at(suffix: str) -> str:
             return f"{directory}/{file_name(base_offset, suffix)}{name_suffix}"
@@ -114,28 +113,29 @@ class Segment:
         if self.size and not (INDEX in sizes and TIME_INDEX in sizes):
             self.txn_index.lost = True  # it may have been lost with the others
         self.first_timestamp: int | None = None
-        """The max timestamp of the first batch, which rolling by time is based on. None while
+        """The max timestamp of the first batch, on which rolling by time is based. None while
         unknown."""
         self.active = False
         self._sizes: dict[str, int] | None = sizes if self.size else None
-        """The sizes of the index files, until they have been checked."""
+        """The sizes of the index files, until the indexes have been checked."""
         self._max_timestamp: TimestampOffset | None = (
             None if self.size else TimestampOffset(-1, base_offset)
         )
         self._bytes_since_index = 0
         self._allocated = False
-        """Whether its file is larger than the data written to it."""
+        """Whether the log file is larger than the data written to it."""
         self._index_bytes_due = 0
-        """The allocated size of the index files from the first append on."""
+        """The size to which the first append extends the index files."""
         self.index_bytes = 0
-        """The size of the larger index while active: a full one makes the log roll."""
+        """The size of the larger index while the segment is active. When this index is full, the
+        log rolls."""
         self.recent: list[BatchPlace] = []
         self.checked = CheckedBytes(self.size)
         self._index_proved = not self.size
-        """Whether the offset index was created, or verified against the log, since this was
+        """Whether the offset index was created or compared with the log since the segment was
         opened."""
         self.times_proved = not self.size
-        """The same for the time index."""
+        """Whether the time index was."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -144,9 +144,9 @@ class Segment:
     # --- the active segment ---
 
     def activate(self, allocate_bytes: int = 0, index_bytes: int = 0) -> None:
-        """Make it the active segment: load the indexes into memory, and extend their files to
-        `index_bytes` (those of an empty segment with the first append, because creating files costs
-        more). Creates the log file if missing, with `allocate_bytes`."""
+        """Make this the active segment: load the indexes into memory, and extend their files to
+        `index_bytes`. Those of an empty segment are extended by the first append, because creating
+        files takes longer. Creates a missing log file, of `allocate_bytes`."""
         self.check_indexes()
         if not self.size:
             self._create(allocate_bytes)
@@ -162,8 +162,8 @@ class Segment:
         self.active = True
 
     def _create(self, allocate_bytes: int) -> None:
-        """Leave nothing behind if there is no space: a later segment of this name would have other
-        offsets than its name says."""
+        """Create the log file. If the disk has no room for it, remove it again: the previous
+        segment will continue, beyond the offset that this file is named for."""
         self.file.pwrite(b"", 0)
         if allocate_bytes:
             try:
@@ -177,9 +177,9 @@ class Segment:
         self.time_index.start()
 
     def allocate_indexes(self, length: int, sizes: Mapping[str, int] | None = None) -> None:
-        """Extend each index file to its full length, rounded down to whole entries, until `trim`; 0
-        leaves them unchanged. `sizes` are those of the segment's files, if they were just
-        listed."""
+        """Extend each index file to `length` bytes, rounded down to whole entries, until `trim` is
+        called. If `length` is 0, the files stay unchanged. `sizes` has the sizes of the segment's
+        files, if they were just listed."""
         if length:
             known = sizes or {}
             with self._lock:
@@ -188,19 +188,19 @@ class Segment:
         self._index_bytes_due = 0
 
     def deactivate(self) -> None:
-        """Make it inactive: finish its files, and drop both indexes from memory."""
+        """Make the segment inactive: finish its files, and drop both indexes from memory."""
         self.finish()
         self.rest()
 
     def finish(self) -> None:
-        """Bring its files into their final form: the time index gets its last entry, and allocated
-        space is cut off."""
+        """Complete the files: add the last entry to the time index, and remove allocated space that
+        is not used."""
         self.seal()
         self.write_indexes()
         self.trim()
 
     def trim(self) -> None:
-        """Cut off space that was allocated but not used; the indexes have been written."""
+        """Remove allocated space that is not used. The indexes must have been written."""
         if self._allocated:
             self.file.truncate(self.size)
             self._allocated = False
@@ -209,7 +209,7 @@ class Segment:
             self.time_index.trim()
 
     def rest(self) -> None:
-        """Drop its indexes, which have been written, from memory."""
+        """Drop the indexes from memory. They must have been written."""
         self.active = False
         self.index.unload()
         self.time_index.unload()
@@ -222,9 +222,9 @@ class Segment:
             self.time_index.maybe_append(*self.max_timestamp)
 
     def seal_again(self) -> None:
-        """Repeat `seal` after a crash, for the segment that ends at the recovery point: all of it
+        """Repeat `seal` after a crash, for the segment that ends at the recovery point. All of it
         was synced except the entry that `seal` wrote when the log rolled, which may be missing or
-        garbage."""
+        invalid."""
         self.check_indexes()
         self.index.load()
         self.time_index.load()
@@ -250,7 +250,7 @@ class Segment:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write one batch at the end. After an OSError, `truncate_bytes` undoes the remains."""
+        """Write one batch at the end. After an OSError, undo it with `truncate_bytes`."""
         position = self.size
         if not position:
             self.allocate_indexes(self._index_bytes_due)
@@ -271,14 +271,14 @@ class Segment:
         index_interval_bytes: int,
     ) -> None:
         """Write several batches, at consecutive `places`, in one write at the end of a nonempty
-        segment. After an OSError, `truncate_bytes` undoes the remains. Equivalent to `append` for
-        each."""
+        segment. Equivalent to `append` for each. After an OSError, undo them with
+        `truncate_bytes`."""
         position = self.size
         if len(batches) == 1:
             self.file.pwrite(batches[0], position)
         else:
             self.file.pwritev(batches, position)
-        # Like `note` for each, with attributes in variables.
+        # The same as `note` for each batch, with attributes in local variables.
         known, since_index = self._max_timestamp, self._bytes_since_index
         assert known is not None
         for batch, place, max_timestamp in zip(batches, places, max_timestamps, strict=True):
@@ -321,7 +321,7 @@ class Segment:
             self.recent = recent[RECENT_MAX // 2 :]
 
     def rebuild_started(self) -> None:
-        """Clear the indexes, for `note` to fill them again."""
+        """Clear the indexes in memory, so that `note` can rebuild them."""
         self._sizes = None
         self.index.start()
         self.time_index.start()
@@ -338,7 +338,7 @@ class Segment:
             self.time_index.write()
 
     def sync(self) -> None:
-        """Make log and indexes durable, after `write_indexes`."""
+        """Make the log and its indexes durable, after `write_indexes`."""
         self.file.sync()
         if self.index.entries:
             self._sync_index(self.index.file)
@@ -354,16 +354,16 @@ class Segment:
             file.close()
 
     def truncate_bytes(self, size: int) -> None:
-        """Truncate the log file, but no index, to `size` bytes, to undo a failed append. Syncs,
-        since the recovery point may already be there: a crash after the next roll would bring the
-        bytes back in a place that no check reads."""
+        """Truncate the log file, but no index, to `size` bytes, to undo a failed append. Syncs the
+        file, since the recovery point may already be there: otherwise a crash after the next roll
+        could restore these bytes, and recovery would not check them."""
         self.file.truncate(size)
         self.file.sync()
         self.size = size
         self.checked.cut(size)
 
     def truncate(self, place: BatchPlace) -> None:
-        """Drop the batch at `place` and all after it; the segment is active."""
+        """Drop the batch at `place` and all batches after it. The segment must be active."""
         assert self.active
         self.truncate_bytes(place.position)
         self.recent = [other for other in self.recent if other.position < place.position]
@@ -377,7 +377,7 @@ class Segment:
         self._max_timestamp = self._find_max_timestamp()
 
     def rename(self, directory: str, suffix: str = "") -> list[str]:
-        """Move its existing files to `directory`, with `suffix` added to their names; returns the
+        """Move the existing files to `directory`, with `suffix` added to their names. Returns the
         new paths."""
         moved: list[str] = []
         for kind, file in zip((LOG, INDEX, TIME_INDEX, TXN_INDEX), self.files, strict=True):
@@ -390,7 +390,7 @@ class Segment:
         return moved
 
     def moved(self, directory: str) -> None:
-        """Use the new name of its directory."""
+        """Use the new name of the partition's directory."""
         for file in self.files:
             file.path = f"{directory}/{file.path.rpartition('/')[2]}"
 
@@ -398,15 +398,16 @@ class Segment:
 
     @property
     def max_timestamp(self) -> TimestampOffset:
-        """The latest timestamp in it, and the last offset of the batch that first had it; (-1, …)
-        if no record has one."""
+        """The latest timestamp in the segment, and the last offset of the batch that first had it;
+        (-1, …) if no record has a timestamp."""
         if self._max_timestamp is None:
             last = self.ask_index(lambda: self.time_index.last())
             self._max_timestamp = self._max_timestamp or last
         return self._max_timestamp
 
     def locate(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at or after `offset`; None if all end before it."""
+        """Find the first batch that ends at or after `offset`; None if all batches end before
+        it."""
         recent = self.recent
         if recent and offset >= recent[0][1]:
             i = bisect_left(recent, (offset,))
@@ -431,11 +432,11 @@ class Segment:
         return None
 
     def no_batch(self, position: int) -> CorruptBatch:
-        """The error for an impossible batch at `position`."""
+        """Return the error for an impossible batch at `position`."""
         return CorruptBatch(f"{self.file.path} at position {position}: no batch that belongs there")
 
     def size_at(self, place: BatchPlace) -> int:
-        """The size in bytes of the batch at `place`."""
+        """Return the size in bytes of the batch at `place`."""
         recent = self.recent
         if recent and place.position >= recent[0].position:
             i = bisect_left(recent, (place.last_offset + 1,))
@@ -443,13 +444,13 @@ class Segment:
         return self.header_at(place.position).size
 
     def checked_length(self, position: int, length: int, end_offset: int, *, recheck: bool) -> int:
-        """How many of the `length` bytes from `position`, the start of a batch, are valid batches
-        for a reader.
+        """Return how many of the `length` bytes from `position`, the start of a batch, are valid
+        batches that may be read.
 
-        All of them if their CRCs are known to be right (and, if `recheck`, they are still in the
-        page cache). Otherwise they are checked: whole batches up to a damaged one. Their offsets,
-        which the CRC does not cover, must increase and be below `end_offset`. Raises CorruptBatch
-        if the first is damaged, and WouldBlock.
+        These are all bytes if their CRCs are known to be right (and, with `recheck`, the bytes are
+        still in the page cache). Otherwise the batches are checked, and the valid bytes end before
+        a damaged one. Their offsets, which the CRC does not cover, must increase and be below
+        `end_offset`. Raises CorruptBatch if the first batch is damaged, and WouldBlock.
         """
         known = self.checked
         end = known.end(position, self.size)
@@ -482,12 +483,12 @@ class Segment:
         return checked_end - position
 
     def is_recent(self, offset: int) -> bool:
-        """Whether `locate` needs no I/O."""
+        """Return whether `locate` needs no I/O."""
         recent = self.recent
         return bool(recent) and offset >= recent[0][1]
 
     def header_at(self, position: int) -> BatchHeader:
-        """The header of the batch at `position`."""
+        """Read the header of the batch at `position`."""
         for _, header in self.headers(position, chunk_bytes=HEADER_BYTES):
             return header
         raise self.no_batch(position)
@@ -495,8 +496,8 @@ class Segment:
     def headers(
         self, position: int = 0, *, chunk_bytes: int = READ_BYTES, end: int | None = None
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position` to `end` (default: the segment's). Does
-        not check CRCs."""
+        """Yield the position and header of each batch from `position` to `end` (default: the
+        segment's end). Does not check CRCs."""
         end = self.size if end is None else end
         chunk, chunk_at, at_once = b"", position, chunk_bytes
         while position + HEADER_BYTES <= end:
@@ -515,8 +516,8 @@ class Segment:
             at_once = chunk_bytes if length < chunk_bytes else HEADER_BYTES
 
     def offset_after(self, position: int) -> int | None:
-        """An offset such that all batches starting before `position` end before it; None if the
-        index does not show one."""
+        """Return an offset at or after the end of every batch that starts before `position`; None
+        if the index does not show one."""
         entry = self.ask_index(lambda: self.index.entry_after(position))
         if entry is None or not (self._index_proved or self._is_batch(entry[1], entry[0])):
             return None
@@ -527,7 +528,7 @@ class Segment:
         return self.headers(self.begin_at(_INT64_MAX))
 
     def batch_at(self, position: int, header: BatchHeader) -> bytes:
-        """The bytes of the batch at `position`."""
+        """Read the bytes of the batch at `position`."""
         return self.file.pread(header.size, position)
 
     # --- inside ---
@@ -539,13 +540,13 @@ class Segment:
 
     @property
     def files(self) -> tuple[File, File, File, File]:
-        """The files of records, offset index, time index and aborted transactions; the last need
+        """The files of records, offset index, time index and aborted transactions. The last one may
         not exist."""
         return (self.file, self.index.file, self.time_index.file, self.txn_index.file)
 
     def check_indexes(self) -> None:
-        """Check the files found, once: rebuild indexes that are missing or implausible, and convert
-        a log with messages of an old format. Raises CorruptBatch if that is damaged."""
+        """Check the files once, at first use: rebuild indexes that are missing or implausible, and
+        convert a log file in an old message format. Raises CorruptBatch if that file is damaged."""
         sizes = self._sizes
         if sizes is None:
             return
@@ -562,9 +563,9 @@ class Segment:
             self._sizes = None
 
     def modernize(self, *, mend: bool = False) -> int | None:
-        """Rewrite it as record batches if it has messages of an old format (see oldformat.py);
-        returns how many bytes at its end were left out, or None if there was nothing to do. It has
-        no readers yet, and its indexes are removed."""
+        """Rewrite a log file in an old message format as record batches (see oldformat.py), and
+        remove its indexes. Returns how many bytes at its end were left out, or None if it has no
+        such messages. The segment must not have readers yet."""
         if not holds_messages(self.file):
             return None
         logger.info("%s contains messages in an old format; rewriting it", self.file.path)
@@ -577,15 +578,16 @@ class Segment:
         return cut
 
     def _rebuild(self) -> None:
-        """Rebuild both indexes from the headers, as far as those can be read. Readers use the old
-        ones in the meantime."""
+        """Rebuild both indexes from the headers, as far as the headers can be read. Readers use the
+        old indexes in the meantime."""
         self.index, self.time_index, self._max_timestamp = reindex.rebuilt(
             self.headers(chunk_bytes=1 << 16), self.index, self.time_index
         )
         self._index_proved = self.times_proved = True
 
     def ask_index(self, ask: Callable[[], T]) -> T:
-        """The result of a query to an index; a missing or truncated file is rebuilt first."""
+        """Return the result of a query to an index. If its file is missing or truncated, rebuild it
+        first."""
         self.check_indexes()
         try:
             return ask()
@@ -594,9 +596,9 @@ class Segment:
         return ask()
 
     def begin_at(self, offset: int) -> int:
-        """The position of a batch from which to search for `offset`: that of the index entry, after
-        checking that a matching batch starts there. Otherwise readers would skip records without
-        noticing."""
+        """Return the position of a batch from which to search for `offset`. This is the position in
+        the index, after checking that a matching batch starts there: otherwise readers would skip
+        records without noticing."""
         entry, position = self.ask_index(lambda: self.index.entry_before(offset))
         if not position or self._index_proved or self._is_batch(position, entry):
             return position
@@ -604,7 +606,7 @@ class Segment:
         return self.ask_index(lambda: self.index.lookup(offset)) if self._index_proved else 0
 
     def _is_batch(self, position: int, offset_max: int) -> bool:
-        """Whether there is a batch at `position` that begins at or before `offset_max`."""
+        """Return whether a batch begins at `position`, at or before offset `offset_max`."""
         head = self.file.pread(_PEEK.size, position) if 0 < position < self.size else b""
         if len(head) < _PEEK.size:
             return False
@@ -612,8 +614,8 @@ class Segment:
         return magic == MAGIC and self.base_offset <= base <= offset_max and length > 0
 
     def _judge_index(self, position: int) -> None:
-        """Index and log disagree at `position`: rebuild the index if it is the wrong one. If not,
-        it remains useful, since it leads to the data after the damage."""
+        """Rebuild the index if it, and not the log, is wrong at `position`, where they disagree. If
+        the log is wrong, the index remains useful, since it leads to the data after the damage."""
         if reads.non_blocking:
             raise WouldBlock
         if self.active:
@@ -625,7 +627,7 @@ class Segment:
             self._index_proved = True
 
     def remake_indexes(self, why: str) -> None:
-        """Rebuild the wrong indexes of a closed segment. Not on the loop."""
+        """Rebuild the wrong indexes of a closed segment. Do not call this on the event loop."""
         if reads.non_blocking:
             raise WouldBlock
         if not self.active:
@@ -651,7 +653,8 @@ class Segment:
             file.sync()
 
     def _find_max_timestamp(self) -> TimestampOffset:
-        """Find it after a truncation: the time index's last entry, and the batches after it."""
+        """Find the latest timestamp after a truncation, in the last entry of the time index and the
+        batches after it."""
         found = self.time_index.last()
         for _, header in self.headers(self.begin_at(found.offset)):
             if header.max_timestamp > found.timestamp:

@@ -23,7 +23,7 @@ UNREAD_EPOCH: Final = -2
 
 
 class LogIdentity(NamedTuple):
-    """The partition of a log, and the location of its files."""
+    """The partition of a log, and the location of the log's files."""
 
     disk: Disk
     directory: str
@@ -73,45 +73,46 @@ class LogState:
         self.log_start_offset = 0
         """The first offset that a reader may request."""
         self.local_log_start_offset = 0
-        """The first offset on this broker's disk; above the log start only if older segments were
-        moved to remote storage (KIP-405)."""
+        """The first offset on this broker's disk. It is above the log start only if older segments
+        are in remote storage (KIP-405)."""
         self.log_end_offset = 0
         self.snapshots: list[int] = []
         """The offsets of the producer snapshots on the disk."""
         self.has_epochs_file = False
         self.dead: StorageError | None = None
-        """Why its disk can no longer be trusted."""
+        """The error after which the disk cannot be trusted, if there was one."""
         self.abandoned = False
-        """Whether writes and syncs have stopped, because the log was deleted or closed."""
+        """Whether writes and syncs have stopped, because the log will be deleted or was opened
+        again."""
         self.changed = False
-        """Whether closing must write, because the log was appended to, truncated or rolled since it
+        """Whether `close` must write, because the log was appended to, truncated or rolled since it
         was opened."""
         self.names_changed = False
         """Whether the directory must be synced, since files were created, renamed or removed."""
         self.noted_epoch = UNREAD_EPOCH
         """The leader epoch of the last append, which is in `epochs`; `UNREAD_EPOCH` before the
-        first."""
+        first append."""
         self._epochs: LeaderEpochs | None = None
         self._producers: Producers | None = None
 
     def begin_at(self, offset: int) -> None:
-        """Make the log, here and as a whole, begin at `offset`."""
+        """Make the log begin at `offset`, both locally and as a whole."""
         self.log_start_offset = self.local_log_start_offset = offset
 
     def delete_to(self, offset: int) -> None:
-        """Make the log begin at `offset`, above its previous start. Only in a log with remote
-        segments can `offset` be below the local records."""
+        """Move the start of the log forward to `offset`. Only in a log with remote segments can
+        `offset` be below the local records."""
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
 
     def end_at(self, offset: int) -> None:
-        """Make the log end at `offset`, which may be before its start."""
+        """Record that the log ends at `offset`, which may be before its start."""
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.local_log_start_offset = min(self.local_log_start_offset, offset)
 
     def segment_of(self, offset: int) -> Segment:
-        """The segment that contains `offset`."""
+        """Return the segment that contains `offset`."""
         return self.segments[lookup.segment_index(self.segments, offset)]
 
     @property
@@ -121,14 +122,14 @@ class LogState:
 
     @property
     def starts_inside_segment(self) -> bool:
-        """Whether the log start must be in the checkpoint: it differs from the first segment's
-        base, or a crash could restore earlier segments, or they are in remote storage."""
+        """Whether the checkpoint must have the log start: it differs from the base offset of the
+        first segment, or a crash could restore earlier segments, or these are in remote storage."""
         if self.config.remote_storage_enable:
             return True
         return self.log_start_offset > (0 if self.names_changed else self.segments[0].base_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The offset before which every transaction has ended, between the log start and
+        """Return the offset before which every transaction has ended, between the log start and
         `high_watermark`."""
         first = self.producers.first_unstable_offset(high_watermark)
         if first is None or first > high_watermark:
@@ -155,22 +156,25 @@ class LogState:
         self.producers  # noqa: B018  now, since the next append must not find itself in the log
 
     def expire_producers(self, now_ms: int) -> int:
-        """Drop the producers that were idle for `producer.id.expiration.ms`; returns how many.
+        """Drop the producers that were idle for `producer.id.expiration.ms`. Returns how many.
 
-        Producers that are not loaded yet do not expire: their idle time starts when they are."""
+        Producers that are not loaded yet do not expire: their idle time begins when they are
+        loaded.
+        """
         if self._producers is None:
             return 0
         return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     def load_producers(self, quiet_from: int | None = None) -> tuple[Producers, list[AbortedTxn]]:
-        """The producer state from snapshots and batches, and the aborted transactions found on the
-        way. Unreadable snapshots are removed. If `quiet_from` is given, no batch from it on has a
-        producer, so these batches are not read. Raises OSError, CorruptBatch."""
+        """Read the producer state from snapshots and batches. Returns it and the aborted
+        transactions found in these batches. Unreadable snapshots are removed. If `quiet_from` is
+        given, no batch from it on has a producer, so these batches are not read. Raises OSError,
+        CorruptBatch."""
         return self._load_producers(self.log_end_offset, self.snapshots, quiet_from)
 
     def producers_at(self, offset: int) -> Producers:
-        """The producer state at an offset below the log end. May run in a thread. Raises OSError,
-        CorruptBatch."""
+        """Read the producer state at an offset below the log end. May run in a thread. Raises
+        OSError, CorruptBatch."""
         return self._load_producers(offset, [*self.snapshots])[0]
 
     def _load_producers(
@@ -185,9 +189,9 @@ class LogState:
         return producers, aborted
 
     def _newest_snapshot(self, offset: int, snapshots: list[int]) -> Producers:
-        """The newest readable one of the `snapshots` that are not above `offset`; without one, no
-        producers at the log start. Unreadable snapshots are removed, from the disk and from
-        `snapshots`. Raises OSError."""
+        """Read the newest valid snapshot of those in `snapshots` that are not above `offset`.
+        Without one, returns no producers at the log start. Invalid snapshots are removed, from the
+        disk and from `snapshots`. Raises OSError."""
         for taken in reversed(snapshots.copy()):
             if taken > offset:
                 continue
@@ -220,22 +224,23 @@ class LogState:
 
     @property
     def known_epochs(self) -> LeaderEpochs | None:
-        """Like `epochs`; None if not read yet."""
+        """The leader epochs, or None if they were not read yet."""
         return self._epochs
 
     @property
     def last_batch_epoch(self) -> int:
-        """The leader epoch of the last batch; if all records were deleted, that of the last batch
-        before the log start; -1 if unknown."""
+        """The leader epoch of the last batch. If all records were deleted, it is the epoch of the
+        last batch before the log start; -1 if unknown."""
         end = self.log_end_offset
         return self.epochs.epoch_of(end - 1 if end > self.log_start_offset else end)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """The end of `epoch`, or of the largest one below it, in this log (KIP-101, KIP-279)."""
+        """Return the end in this log of `epoch`, or of the largest epoch below it (KIP-101,
+        KIP-279)."""
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
     def replace_epochs(self, epochs: LeaderEpochs, latest: int, *, dirty: bool = True) -> None:
-        """Replace the leader epochs; the next flush writes them if `dirty`."""
+        """Replace the leader epochs. If they are `dirty`, the next flush writes them."""
         self._epochs = epochs
         epochs.dirty = dirty
         self.noted_epoch = latest
@@ -252,18 +257,18 @@ class LogState:
         self.noted_epoch = epoch
 
     def assign_epoch_start(self, epoch: int) -> None:
-        """Record that this broker leads from the log end on, with `epoch`."""
+        """Record that this broker leads with `epoch`, from the log end on."""
         self.note_epoch(epoch, self.log_end_offset)
 
-    # --- taken from another log of the same partition, of which this one is a copy ---
+    # --- copied from another log of the same partition, of which this log is a copy ---
 
     def take_start(self, other: "LogState") -> None:
-        """Take the log start of `other`."""
+        """Copy the log start of `other`."""
         self.log_start_offset = other.log_start_offset
         self.local_log_start_offset = other.local_log_start_offset
 
     def take_epochs(self, other: "LogState") -> None:
-        """Take the leader epochs of `other`."""
+        """Copy the leader epochs of `other`."""
         self.replace_epochs(LeaderEpochs(other.epochs.entries), UNREAD_EPOCH)
 
     # --- failures ---
@@ -274,19 +279,20 @@ class LogState:
             raise without_frames(self.dead)
 
     def refuse(self, action: str, cause: OSError) -> StorageError:
-        """The error for a failure that left the log unchanged, if it was a lack of space or of
-        another resource of this process; otherwise the log is dead."""
+        """Return the error for a failure that left the log unchanged. Unless the cause is a lack of
+        space or of another resource that may become available again, the log is dead."""
         error = StorageError(self.directory, action, cause, undone=True)
         return error if error.is_passing else self.die(action, cause)
 
     def die(self, action: str, cause: OSError) -> StorageError:
-        """The error for a failure after which the disk cannot be trusted: the log is dead."""
+        """Mark the log as dead, since its disk cannot be trusted after this failure. Returns the
+        error."""
         error = StorageError(self.directory, action, cause)
         self.dead = self.dead or error
         return error
 
     def out_of_range(self, offset: int) -> KafkaError:
-        """The error for an offset outside of the log."""
+        """Return the error for an offset outside of the log."""
         return KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{self.tp} holds {self.log_start_offset} to {self.log_end_offset}, not {offset}",

@@ -12,11 +12,11 @@ new one are removed. One that begins after the new one's last batch, because com
 its records, may stay: its records are superseded by the segments after it, or by the next round.
 
 Between two steps the names are synced, off the loop; the renames run on the loop. Code that
-truncates the log in that time finishes the swap first, so that no old segment reappears after the
-truncation.
+truncates the log in the meantime finishes the swap first, so that no old segment reappears after
+the truncation.
 
-The index of aborted transactions always exists while it is swapped, even when empty: its absence
-would not show whether to remove the old one.
+The index of aborted transactions always exists while it is swapped, even when empty: if it were
+missing, a start could not know whether to remove the old one.
 """
 
 import contextlib
@@ -32,7 +32,8 @@ INDEXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
 
 
 class Swap:
-    """A swap in progress: `steps` that rename, each to be followed by a sync of the directory."""
+    """A swap in progress. After each of its steps, which rename files, the directory must be
+    synced."""
 
     def __init__(
         self,
@@ -42,8 +43,8 @@ class Swap:
         directory: Callable[[], str],
         is_current: Callable[[Segment], bool],
     ) -> None:
-        """`drop` renames segments for removal; `is_current` returns whether the log still has the
-        new segment."""
+        """`drop` renames the files of segments that will be removed. `is_current` returns whether
+        the log still has the new segment."""
         self._new = new
         self._old = list(old)
         self._drop = drop
@@ -57,7 +58,7 @@ class Swap:
         return not self._steps
 
     def step(self) -> None:
-        """Do the next renames. Raises OSError."""
+        """Do the next renames, which are step 3 or a part of step 4. Raises OSError."""
         self._steps.pop(0)()
 
     def _remove_old(self) -> None:
@@ -71,7 +72,7 @@ class Swap:
 
     def _name(self, first: int) -> None:
         if not self._is_current(self._new):
-            return  # retention removed it in the meantime: its files have other names
+            return  # retention has dropped it in the meantime, so its files have other names
         files = self._new.files[first:] if first else self._new.files[:1]
         for file in files:
             name = file.path.rpartition("/")[2].removesuffix(SWAP)
@@ -79,16 +80,16 @@ class Swap:
 
 
 def begin(new: Segment, directory: str) -> None:
-    """Do step 2: rename the files of `new` from `.cleaned` to `.swap`. After an OSError nothing is
-    decided."""
+    """Do step 2: rename the files of `new` from `.cleaned` to `.swap`. If this raises OSError, the
+    swap is not decided."""
     files = new.files
     for file in (*files[1:], files[0]):
         file.rename(f"{directory}/{file.path.rpartition('/')[2].removesuffix(CLEANED)}{SWAP}")
 
 
 def complete(disk: Disk, directory: str, names: Sequence[str], now_ms: int) -> None:
-    """Finish the swaps that were decided before a crash, and remove the remains of others. `names`
-    are those in the directory. Raises OSError."""
+    """Complete the swaps that were decided before a crash, and remove the remains of the others.
+    `names` are the names in the directory. Raises OSError."""
     there = set(names)
     decided = sorted(name for name in there if name.endswith(LOG + SWAP))
     for name in decided:

@@ -2,7 +2,7 @@
 
 An entry says that the batch with its offset has its timestamp, and that no earlier batch has a
 later one. A flipped bit in one would make a reader skip requested records without noticing. So the
-entries that a result depends on are checked against their batches: the last one before the
+two entries that determine the result are checked against their batches: the last one before the
 timestamp and the first one after it, since the search starts between them. A wrong entry elsewhere
 only makes the search begin too early. If an entry and a valid batch contradict each other, the
 index is rebuilt.
@@ -19,7 +19,8 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 def latest(segment: Segment) -> TimestampOffset:
-    """`Segment.max_timestamp`, checked against the log once. Raises OSError, CorruptBatch."""
+    """Return `Segment.max_timestamp`, after comparing it once with the log. Raises OSError,
+    CorruptBatch."""
     found = segment.max_timestamp
     if not segment.times_proved and not segment.active:
         if found.timestamp >= 0 and not _agrees(segment, found):
@@ -31,9 +32,9 @@ def latest(segment: Segment) -> TimestampOffset:
 def batches_from(
     segment: Segment, timestamp: int, from_offset: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches, in order, that end at or after `from_offset` and have a record not earlier than
-    `timestamp`. Raises OSError, CorruptBatch."""
-    # Read first, since the indexes may grow in the meantime.
+    """Yield the batches, in order, that end at or after `from_offset` and have a record that is not
+    earlier than `timestamp`. Raises OSError, CorruptBatch."""
+    # Read this first, since the indexes may grow in the meantime.
     position = segment.begin_at(_INT64_MAX)
     before, entry = segment.ask_index(lambda: segment.time_index.around(timestamp))
     if not segment.active and not all(_agrees(segment, e) for e in (before, entry) if e):
@@ -48,11 +49,11 @@ def batches_from(
 
 
 def _agrees(segment: Segment, entry: TimestampOffset) -> bool:
-    """Whether the batch with the entry's offset has its timestamp; True even if that batch is
-    damaged."""
+    """Return whether the batch that contains the entry's offset has the entry's timestamp. A
+    damaged batch counts as agreeing."""
     try:
         position = segment.begin_at(entry.offset)
-        # One header at a time, since nearly always the first is the right one.
+        # Read one header at a time, since the first is nearly always the right one.
         for at, header in segment.headers(position, chunk_bytes=HEADER_BYTES):
             if header.last_offset < entry.offset:
                 continue

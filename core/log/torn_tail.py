@@ -15,8 +15,9 @@ from pk.core.record.batch import CorruptBatch
 
 
 def damage_before_end(disk: Disk, directory: str) -> str | None:
-    """The position of an incomplete batch followed by others in the log in `directory`, in a few
-    words; None if there is none, or no log. Reads the whole log. Raises OSError."""
+    """Find an incomplete batch that others follow, in the log in `directory`. Returns a short
+    description of its position; None if there is no such batch, or no log. Reads the whole log.
+    Raises OSError."""
     if not disk.exists(directory):
         return None
     sizes = find(disk, directory).segments
@@ -28,7 +29,7 @@ def damage_before_end(disk: Disk, directory: str) -> str | None:
             position, offset, why = 0, base, ""
             try:
                 for at, header in checked_batches(file, 0, size):
-                    if header.base_offset != offset:  # not covered by the CRC
+                    if header.base_offset != offset:  # the CRC does not cover the offset
                         break
                     position, offset = at + header.size, header.next_offset
             except CorruptBatch as e:

@@ -9,9 +9,9 @@ is written immediately, and reads load the whole file; without entries there is 
 
 A reader that gets too few entries takes aborted records for committed ones. So an index that was
 removed, truncated or overwritten is *lost*: nothing is read from it until the log has rebuilt it.
-That an index existed is known while the log is open, if its segment's other indexes are missing
-too, and after a clean shutdown (txnindex_sizes.py). If only this file is lost in a crash, only `pk
-log verify` notices, as in Kafka.
+The loss is noticed while the log is open, if the segment's other indexes are missing too, and after
+a clean shutdown (txnindex_sizes.py). If a crash loses only this file, only `pk log verify` notices,
+as in Kafka.
 """
 
 import threading
@@ -53,30 +53,29 @@ class TxnIndex:
         """Whether entries were written since the last sync."""
         self.lost = size % ENTRY.size != 0
         self.lock = threading.RLock()
-        """For appending and rebuilding."""
+        """Held while entries are appended and the index is rebuilt."""
         self._size = size - size % ENTRY.size
         self._last = -1
-        """The marker of the last entry written since this was opened."""
+        """The marker's offset in the last entry that was written since the index was opened."""
 
     @property
     def size(self) -> int:
-        """The size of its entries in bytes."""
+        """The size of the entries in bytes."""
         return self._size
 
     @property
     def empty(self) -> bool:
-        """Whether it has no entry (its file may not exist)."""
+        """Whether the index has no entry, so that its file may not exist."""
         return self._size == 0 and not self.lost
 
     @property
     def intact(self) -> bool:
-        """Whether the file under its name still has the written entries, judging by its size.
-        Raises OSError."""
+        """Whether the file still has all written entries, judging by its size. Raises OSError."""
         return not self.lost and (not self._size or self.file.size() >= self._size)
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Add an entry, in the order of markers. A lost index is not changed, since a rebuild will
-        find the marker in the log. Raises OSError; the index is then lost."""
+        """Add an entry, in the order of markers. A lost index is not changed, since rebuilding it
+        will find the marker in the log. If this raises OSError, the index is lost."""
         with self.lock:
             if self.lost or aborted.last_offset <= self._last:
                 return
@@ -85,7 +84,7 @@ class TxnIndex:
                 return
             try:
                 self.file.pwrite(ENTRY.pack(VERSION, *aborted), self._size)
-            except BaseException:  # not before: reader threads see it
+            except BaseException:  # only on failure, since reader threads see it
                 self.lost = True
                 raise
             self._size += ENTRY.size
@@ -93,9 +92,9 @@ class TxnIndex:
             self.dirty = True
 
     def all(self) -> list[AbortedTxn]:
-        """Every entry. Raises OSError, TxnIndexLost."""
+        """Read all entries. Raises OSError, TxnIndexLost."""
         size = self._size
-        if self.lost:  # checked once: a rebuild may finish at any moment
+        if self.lost:  # checked only here, since a rebuild may finish at any moment
             raise TxnIndexLost(self.base_offset)
         try:
             data = self.file.pread(size, 0) if size else b""
@@ -109,7 +108,8 @@ class TxnIndex:
         return found
 
     def _can_be(self, data: bytes, found: list[AbortedTxn]) -> bool:
-        """Whether entries are plausible: of the known version, in order, within the segment."""
+        """Return whether entries are plausible: of the known version, in order, and within the
+        segment."""
         if any(data[at : at + 2] != b"\0\0" for at in range(0, len(data), ENTRY.size)):
             return False
         due = self.base_offset
@@ -120,9 +120,9 @@ class TxnIndex:
         return True
 
     def replace(self, entries: Sequence[AbortedTxn]) -> None:
-        """Rewrite and sync the file, but not its name. Raises OSError."""
+        """Replace all entries, and sync the file, but not its name. Raises OSError."""
         with self.lock:
-            self.file.close()  # it may refer to a removed name
+            self.file.close()  # the file may refer to a removed name
             data = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
             if data or self.file.size():
                 self.file.pwrite(data, 0)

@@ -1,10 +1,10 @@
 """Notes that a clean shutdown writes about the indexes of aborted transactions: `.pk_aborted`,
 CBOR, next to the checkpoints.
 
-Most segments have no such index, so the loss of one while no broker was running would go unnoticed;
-and a reader that gets too few entries takes aborted records for committed ones. The note has the
-size of each segment's index, and only exists if there are any. It is removed together with the
-marker of the clean shutdown, since it is only valid while logs are closed.
+Most segments have no such index, so nothing would show that one was lost while no broker was
+running, and a reader that gets too few entries takes aborted records for committed ones. The note
+has the size of each segment's index. It exists only if there are any. It is removed together with
+the marker of the clean shutdown, since it is only valid while logs are closed.
 
 body        {"<topic>-<partition>": {base offset of a segment: bytes of its index; -1: it was lost}}
 """
@@ -23,11 +23,11 @@ VERSION: Final = 0
 LOST: Final = -1
 
 Sizes = dict[int, int]
-"""Base offset → bytes."""
+"""Base offset of a segment → the size of its index in bytes."""
 
 
 def sizes_of(segments: Iterable[Segment]) -> Sizes:
-    """The sizes to note for a log."""
+    """Return the sizes to note for a log."""
     return {
         segment.base_offset: LOST if segment.txn_index.lost else segment.txn_index.size
         for segment in segments
@@ -36,20 +36,20 @@ def sizes_of(segments: Iterable[Segment]) -> Sizes:
 
 
 def mark_lost(segments: Iterable[Segment], noted: Sizes) -> None:
-    """Treat indexes that differ from their note as lost: they are rebuilt when a reader needs
-    them."""
+    """Mark indexes as lost if their sizes differ from the noted ones. They are rebuilt when a
+    reader needs them."""
     for segment in segments:
         if noted.get(segment.base_offset, segment.txn_index.size) != segment.txn_index.size:
             segment.txn_index.lost = True
 
 
 def format_note(noted: Mapping[TopicPartition, Sizes]) -> bytes:
-    """The content of the file."""
+    """Encode the note."""
     return cbor.dumps(KIND, VERSION, {str(tp): sizes for tp, sizes in noted.items()})
 
 
 def parse_note(content: bytes) -> dict[str, Sizes]:
-    """The noted sizes, by the name of a log's directory. Raises CborError."""
+    """Decode the note: the sizes, by the name of a log's directory. Raises CborError."""
     _, body = cbor.loads(KIND, content, VERSION)
     try:
         return {

@@ -161,8 +161,8 @@ def part_of(segment: Segment) -> Part:
 
 
 def latest_ms(segment: Segment) -> int:
-    """The latest timestamp in a segment, or the time of its last write if no record has one. Raises
-    OSError."""
+    """Return the latest timestamp in a segment, or the time of its last write if no record has one.
+    Raises OSError."""
     latest = segment.max_timestamp.timestamp
     return latest if latest >= 0 else segment.modified_ms
 

@@ -21,15 +21,15 @@ from pk.core.record.batch import CorruptBatch
 
 
 class CheckedObject(Struct, frozen=True):
-    """An object, and its problem, if any."""
+    """An object that was checked."""
 
     stored: StoredObject
     segment: SegmentName | None
-    """None for an object that is not a segment."""
+    """The parts of its name; None if the object is not a segment."""
     tail: Tail | None
-    """None if the object is not whole."""
+    """The segment's tail; None if the object is not whole."""
     problem: str
-    """The problem; "" if none was found."""
+    """A description of the problem; "" if none was found."""
 
 
 def checked_objects(
@@ -40,9 +40,9 @@ def checked_objects(
     prefix: str = "",
     at_once: int = 1,
 ) -> Iterator[CheckedObject]:
-    """All objects in the folder `prefix`, in the order of their names, or those of `topics`; with
-    `records` every batch is read and its CRC checked. `at_once` objects are read at the same time.
-    Raises RemoteStorageError if the store fails."""
+    """Check the objects in the folder `prefix`, or only those of `topics`, and yield them in the
+    order of their names. With `records`, every batch is read and its CRC is checked. `at_once`
+    objects are read at the same time. Raises RemoteStorageError if the store fails."""
     wanted = frozenset(topics)
 
     def check(stored: StoredObject) -> CheckedObject | None:
@@ -59,7 +59,7 @@ def checked_objects(
         yield from filter(None, map(check, found))
         return
     with ThreadPoolExecutor(at_once, "check-objects") as pool:
-        # Some at a time: tails are large, and the caller may keep little of each.
+        # A few at a time: tails are large, and the caller may keep only a part of each.
         for start in range(0, len(found), 4 * at_once):
             yield from filter(None, pool.map(check, found[start : start + 4 * at_once]))
 

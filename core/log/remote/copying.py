@@ -1,4 +1,4 @@
-"""Selects a log's segments to copy, and the data copied with each."""
+"""Selects the segments of a log to copy, and collects the data that is copied with each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from pk.core.log.txnindex import ENTRY, VERSION
 def next_to_copy(
     segments: Sequence[Segment], from_offset: int, end_offset: int
 ) -> tuple[Segment, int] | None:
-    """The first closed segment with records at or after `from_offset` that ends at or before
-    `end_offset`, the last stable offset, and the offset after its last; None if there is none."""
+    """Select the first closed segment with records at or after `from_offset`, if it ends at or
+    before `end_offset`, the last stable offset. Returns it and the offset after its last record, or
+    None."""
     for segment, following in pairwise(segments):
         if following.base_offset > from_offset:
             due = following.base_offset <= end_offset and segment.size
@@ -30,7 +31,7 @@ def next_to_copy(
 def epochs_between(
     lineage: Sequence[EpochStart], start_offset: int, end_offset: int
 ) -> tuple[EpochStart, ...]:
-    """The epochs with records from `start_offset` to `end_offset`, which is included."""
+    """Return the epochs with records from `start_offset` up to and including `end_offset`."""
     found: list[EpochStart] = []
     for i, (epoch, start) in enumerate(lineage):
         following = lineage[i + 1].start_offset if i + 1 < len(lineage) else end_offset + 1
@@ -46,8 +47,9 @@ def tail_of(
     lineage: Sequence[EpochStart],
     topic: TopicState | None = None,
 ) -> Tail:
-    """Everything about a closed segment, whose last offset is `end_offset`, that its object has
-    after the records. Reads files: in a thread. Raises StorageError, CorruptBatch."""
+    """Collect the data that follows the records in the object of a closed segment, whose last
+    offset is `end_offset`. Reads files, so call it in a thread. Raises StorageError,
+    CorruptBatch."""
     state = log.state
     with storage_errors(state.directory, "read a segment to copy it"):
         segment.check_indexes()

@@ -9,7 +9,7 @@ from pk.core.log.remote.storage import RemoteObjectMissing, StoredObject
 
 
 class MemoryStorage:
-    """A `RemoteStorage` whose objects are in `objects`."""
+    """A `RemoteStorage` with all objects in a dict, `objects`."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}

@@ -37,7 +37,7 @@ class SegmentState(IntEnum):
 
 
 class PartitionDeleteState(IntEnum):
-    """How far the deletion of a partition's remote segments is."""
+    """The progress of deleting a partition's remote segments."""
 
     MARKED = 0
     STARTED = 1
@@ -75,12 +75,12 @@ class RemoteSegment(Struct, frozen=True):
     epochs: tuple[EpochStart, ...]
     """The leader epochs with records in the segment, and their start offsets in it."""
     size: int
-    """The bytes of its records."""
+    """The size of the records in bytes."""
     state: SegmentState
     custom_metadata: bytes | None = None
     """The custom metadata of one of Apache Kafka's remote storage managers."""
     txn_index_empty: bool = False
-    """Whether no transaction was aborted in it, as far as known."""
+    """Whether no transaction was aborted in the segment, as far as this is known."""
 
 
 class SegmentUpdate(Struct, frozen=True):
@@ -116,7 +116,7 @@ _CLASSES: Final[dict[int, type[Message]]] = {
 
 
 def encode_record(record: Record) -> bytes:
-    """The value of a record."""
+    """Encode the value of a record."""
     match record:
         case RemoteSegment():
             message = wire.RemoteLogSegmentMetadataRecord(
@@ -155,7 +155,8 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(value: Buffer) -> Record | None:
-    """The record with this value; None for a type that is unknown. Raises ProtocolError."""
+    """Decode the value of a record. Returns None for a record of an unknown type. Raises
+    ProtocolError."""
     if len(value) < _HEAD_BYTES:
         raise ProtocolError("a record of remote log metadata without a type and a version")
     frame, record_type, version = value[:_HEAD_BYTES]
@@ -169,7 +170,7 @@ def decode_record(value: Buffer) -> Record | None:
     message = decode_whole(cls, value, version, _HEAD_BYTES)
     try:
         return _record_of(message)
-    except ValueError as e:  # a state that does not exist
+    except ValueError as e:  # an unknown state
         raise ProtocolError(f"{cls.__name__}: {e}") from e
 
 
@@ -230,8 +231,8 @@ def _partition_of(entry: wire.TopicIdPartitionEntry) -> RemotePartition:
 
 
 def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
-    """The partition of `__remote_log_metadata`, which has `partitions` of them, for the records
-    about `partition`; computed as in Apache Kafka's RemoteLogMetadataTopicPartitioner."""
+    """Return the partition of `__remote_log_metadata`, of the `partitions` that it has, for the
+    records about `partition`. Computed as in Apache Kafka's RemoteLogMetadataTopicPartitioner."""
     most, least = partition.topic_id[:8], partition.topic_id[8:]
     value = 1
     for part in (_long_hash(least), _long_hash(most), partition.partition):
@@ -240,5 +241,5 @@ def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
 
 
 def _long_hash(data: bytes) -> int:
-    """Java's `Long.hashCode`, unsigned."""
+    """Compute Java's `Long.hashCode`, unsigned."""
     return int.from_bytes(data[:4], "big") ^ int.from_bytes(data[4:], "big")

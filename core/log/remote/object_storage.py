@@ -1,5 +1,5 @@
-"""Remote storage in an object store: S3, Google Cloud Storage, Azure, or a local directory, by the
-library obstore (the extra `tiered`).
+"""Remote storage in an object store: S3, Google Cloud Storage, Azure, or a local directory, through
+the library obstore (the extra `tiered`).
 
 An object of more than one part is uploaded in parts, several at a time, while the segment is read:
 an upload takes `PART_BYTES * PARTS_AT_ONCE` of memory, and a piece of the segment. The store shows
@@ -28,33 +28,35 @@ from pk.core.log.remote.storage import (
 )
 
 PART_BYTES: Final = 8 << 20
-"""S3 allows 10,000 parts, so a segment may have up to 80 GB."""
+"""The size of a part. S3 allows 10,000 parts, so a segment may have up to 80 GB."""
 PARTS_AT_ONCE: Final = 4
 PAUSE_SHARE: Final = 2
-"""An upload pauses for twice the time that reading and checking a piece of the segment took: the
-processor is for producers first. `scripts/bench --tiered` shows what copying costs them."""
+"""An upload pauses for this many times the time that reading and checking a piece of the segment
+took, because producers come first. `scripts/bench --tiered` shows how much copying slows producers
+down."""
 PAUSE_MOST_S: Final = 0.02
-"""The longest pause: a piece from a slow disk takes long, but little of the processor."""
+"""The longest pause. A piece from a slow disk takes long to read, but little CPU time."""
 LISTED_AT_ONCE: Final = 1000
 KNOWN_SCHEMES: Final = "s3://, gs://, az://, abfss:// or file://"
 _KIND_OF_ERROR: Final = re.compile(r"Generic \w+ error: ")
 
 
 class ObjectStorage:
-    """A `RemoteStorage` over obstore."""
+    """A `RemoteStorage` that uses obstore."""
 
     def __init__(self, store: Any) -> None:
-        """Only for `open`."""
+        """Called only by `open`."""
         self._store = store
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, str], *, create: bool = True) -> ObjectStorage:
-        """The storage at `url`, such as `s3://bucket/prefix` or `file:///path`.
+        """Open the storage at `url`, such as `s3://bucket/prefix` or `file:///path`.
 
         `options` are settings of the store, named as object_store names them (`access_key_id`,
-        `endpoint`, `region`); those that are missing come from the store's usual environment. Sends
-        no request to the store yet. A missing directory is made if `create`. Raises
-        RemoteStorageError."""
+        `endpoint`, `region`); those that are missing come from the store's usual environment. No
+        request is sent to the store yet. `create` creates a missing directory. Raises
+        RemoteStorageError.
+        """
         client: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s"}
         if url.startswith("http:") or options.get("endpoint", "").startswith("http:"):
             client["allow_http"] = True
@@ -106,7 +108,7 @@ class ObjectStorage:
                 max_concurrency=PARTS_AT_ONCE,
             )
         except (BaseError, OSError) as e:
-            if failed:  # the disk's error, not the store's
+            if failed:  # the error is the disk's, not the store's
                 raise failed[0] from None
             raise _error(name, e) from e
 
@@ -149,6 +151,6 @@ def _error(name: str, error: Exception) -> RemoteStorageError:
 
 
 def _first_line(error: Exception) -> str:
-    """The sentence of an error, without the source that obstore shows below it and the kind of
+    """Return an error's message without the source that obstore shows below it and the kind of
     store that it names before it."""
     return _KIND_OF_ERROR.sub("", str(error).strip().partition("\n")[0], count=1)

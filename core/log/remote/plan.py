@@ -29,7 +29,7 @@ class LogOffsets(Struct, frozen=True):
     start_offset: int
     end_offset: int
     high_watermark: int
-    """The start of the log can move up to here. A new leader may not know yet that the copied
+    """The start of the log does not move beyond this. A new leader may not know yet that the copied
     records are committed."""
     lineage: Sequence[EpochStart]
     local_only_bytes: int
@@ -40,7 +40,7 @@ class Deletion(Struct, frozen=True):
     """The segments to delete now, and the new start of the log."""
 
     start_offset: int | None
-    """The new start of the log, which moves first; None if it does not change."""
+    """The new start of the log, which must be set first; None if it does not change."""
     segments: list[RemoteSegment]
 
 
@@ -51,8 +51,8 @@ def due_deletion(
     now_ms: int,
     copying: Collection[Uuid],
 ) -> Deletion:
-    """Computes the segments to delete now. `copying` are the segments that this broker is copying
-    at the moment; without `retention` nothing is too old."""
+    """Compute the segments to delete now. `copying` are the segments that this broker is copying
+    now. Without `retention` no segment is too old."""
     due: dict[Uuid, RemoteSegment] = {}
     shown: list[RemoteSegment] = []
     for segment in segments:
@@ -79,7 +79,7 @@ def _expire(
     now_ms: int,
     due: dict[Uuid, RemoteSegment],
 ) -> int:
-    """Add the segments that are too old, and return the new start of the log."""
+    """Add the segments that are too old or too much to `due`. Returns the new start of the log."""
     start = log.start_offset
     ours: dict[Uuid, RemoteSegment] = {}
     for found in in_lineage(segments, log.lineage, start, log.end_offset):

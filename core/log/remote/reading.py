@@ -1,12 +1,12 @@
 """Reads remote segments by the same code as local ones: a `Segment` whose files are in the store.
 
-Records come in chunks, of which the last ones used are kept in memory. So a consumer that reads a
-segment in sequence makes one request for each `CHUNK_BYTES`, independent of its fetch sizes, and
+Records are fetched in chunks, and the chunks used last are kept in memory. So a consumer that reads
+a segment in sequence makes one request for each `CHUNK_BYTES`, independent of its fetch sizes, and
 consumers of the same records share them. The indexes come with the tail of the object, in one
 request, and are kept too.
 
-A consumer in sequence waits for the store only once if the next chunks are fetched while it takes
-the last ones: `ahead` says which ones are due.
+A consumer that reads in sequence waits for the store only once if the next chunks are fetched while
+it consumes the last ones: `ahead` says which chunks are due.
 
 Threads: any thread may read. If two readers need the same chunk at the same time, one requests it
 and the other waits.
@@ -37,11 +37,12 @@ from pk.core.values import Uuid
 
 CHUNK_BYTES: Final = 4 << 20
 CHUNKS_BYTES_MAX: Final = 64 << 20
-"""The memory for chunks of records."""
+"""The memory for chunks of records, in bytes."""
 AHEAD: Final = 2
 """The number of chunks fetched ahead of a consumer. They are wasted if it stops reading."""
 AHEAD_MAX: Final = 4
-"""The limit for all consumers together of chunks fetched ahead and not used yet."""
+"""The maximum number of chunks that are fetched ahead and not read yet, for all consumers
+together."""
 
 LAST_MAX: Final = 1000
 
@@ -50,7 +51,7 @@ V = TypeVar("V")
 
 
 class _Cache(Generic[K, V]):
-    """The values used last, as long as they fit into `bytes_max`; the newest always does."""
+    """The values used last, as many as fit into `bytes_max`. The newest value is always kept."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -97,9 +98,9 @@ class RemoteReader:
         index_bytes_max: int,
         fetched: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`cluster_id` gives the id of the cluster, once it is known. `index_bytes_max` limits the
-        indexes that are kept. `fetched` is called with the number of bytes of each chunk that comes
-        from the store, in the thread that requested it."""
+        """`cluster_id` returns the id of the cluster, once it is known. `index_bytes_max` limits
+        the indexes that are kept in memory. `fetched` is called with the number of bytes of each
+        chunk that comes from the store, in the thread that requested it."""
         self._storage = storage
         self._cluster_id = cluster_id
         self._fetched = fetched
@@ -108,12 +109,12 @@ class RemoteReader:
         self._mutex = threading.Lock()
         self._under_way: dict[tuple[Uuid, int], Future[Content]] = {}
         self._last: _Cache[Uuid, int] = _Cache(LAST_MAX)
-        """The chunk of a segment that was read last."""
+        """Segment → the last chunk of it that was read."""
         self._unused: set[tuple[Uuid, int]] = set()
-        """The chunks that were fetched ahead, and that no consumer has read."""
+        """The chunks that were fetched ahead, and that no consumer has read yet."""
 
     def limit_indexes(self, bytes_max: int) -> None:
-        """Change the limit of the indexes that are kept."""
+        """Change the limit of the indexes that are kept in memory, in bytes."""
         self._segments.bytes_max = bytes_max
 
     def forget(self, segment_id: Uuid) -> None:
@@ -122,19 +123,19 @@ class RemoteReader:
         self._chunks.remove(lambda key: key[0] == segment_id)
 
     def name_of(self, remote: RemoteSegment) -> str:
-        """The name of the segment's object."""
+        """Return the name of the segment's object."""
         return segment_name(self._cluster_id(), remote)
 
     def tail(self, remote: RemoteSegment) -> Tail:
-        """Everything but the records; it is not kept."""
+        """Read the tail of a segment's object. It is not kept in memory."""
         return read_tail(self._storage, self.name_of(remote), remote.size)
 
     def read(
         self, remote: RemoteSegment, offset: int, offset_end: int, bytes_max: int
     ) -> FetchSlice:
-        """The batches from the one that contains `offset` up to but excluding the first at or after
-        `offset_end`, at most `bytes_max` bytes, the first batch always whole. Empty if the rest of
-        the segment was compacted away."""
+        """Read the batches from the one that contains `offset`, up to but excluding the first one
+        at or after `offset_end`, at most `bytes_max` bytes. The first batch is always whole. Empty
+        if compaction removed the rest of the segment."""
         segment, end = self._segment(remote), remote.end_offset + 1
         found = lookup.read(
             lookup.LogView([segment], remote.size, end),
@@ -159,22 +160,23 @@ class RemoteReader:
             self._unused.difference_update((segment_id, n) for n in range(first, last + 1))
 
     def _check_on(self, remote: RemoteSegment, segment: Segment, position: int) -> None:
-        """Check the CRCs after a read that ended at `position`, as far as the records are in
-        memory. This thread had to check those before it anyway; the next reads then need none."""
-        begin = segment.checked.end(position - 1, remote.size)  # a batch begins there
+        """Check the CRCs after `position`, at which a read ended, as far as the records are in
+        memory. This thread had to check the records before `position` in any case, and now the next
+        reads need no check."""
+        begin = segment.checked.end(position - 1, remote.size)  # a batch begins here
         number = begin // CHUNK_BYTES
         while self._chunks.get((remote.id, number)) is not None:
             number += 1
         length = min(number * CHUNK_BYTES, remote.size) - begin
         if length >= HEADER_BYTES:
-            # If this fails, so does the read that needs these records.
+            # If this fails, so will the read that needs these records.
             with suppress(CorruptBatch, RemoteStorageError):
                 segment.checked_length(begin, length, remote.end_offset + 1, recheck=False)
 
     def read_beyond(
         self, remote: RemoteSegment, offset: int, offset_end: int, bytes_max: int
     ) -> tuple[FetchSlice, int]:
-        """The result of `read`, and an offset above all of its records."""
+        """Like `read`, and also return an offset above all of the records."""
         fetched = self.read(remote, offset, offset_end, bytes_max)
         if not fetched.length:
             return fetched, offset
@@ -184,8 +186,8 @@ class RemoteReader:
     def aborted_within(
         self, remote: RemoteSegment, offset: int, end: int
     ) -> tuple[list[AbortedTxn], bool]:
-        """The aborted transactions in this segment's index with records in [offset, end), and
-        whether later segments may have more."""
+        """Return the aborted transactions in this segment's index with records in [offset, end),
+        and whether later segments may have more."""
         segment = self._segment(remote)
         found = segment.txn_index.all()
         more = all(aborted.last_stable_offset < end for aborted in found)
@@ -194,11 +196,11 @@ class RemoteReader:
     def offset_for_time(
         self, remote: RemoteSegment, timestamp: int, from_offset: int
     ) -> FoundTimestamp | None:
-        """The first record at or after `from_offset` that is not earlier than `timestamp`."""
+        """Find the first record at or after `from_offset` that is not earlier than `timestamp`."""
         return lookup.offset_for_time([self._segment(remote)], timestamp, from_offset)
 
     def max_timestamp(self, remote: RemoteSegment) -> FoundTimestamp | None:
-        """The first record with the latest timestamp of the segment."""
+        """Find the first record with the latest timestamp of the segment."""
         return lookup.max_timestamp([self._segment(remote)])
 
     def _segment(self, remote: RemoteSegment) -> Segment:
@@ -222,7 +224,7 @@ class RemoteReader:
         return Segment(disk, "", remote.start_offset, sizes, 0)
 
     def _read_of(self, remote: RemoteSegment, name: str) -> Callable[[int, int], Content]:
-        """A function that reads records of the segment by position and length."""
+        """Return a function that reads records of the segment by position and length."""
         segment_id, size = remote.id, remote.size
 
         def read(position: int, length: int) -> Content:
@@ -239,7 +241,7 @@ class RemoteReader:
         return read
 
     def _load(self, segment_id: Uuid, name: str, number: int, size: int) -> Content:
-        """A chunk from memory, from a thread that fetches it already, or from the store."""
+        """Get a chunk from memory, from a thread that is fetching it, or from the store."""
         key, mine = (segment_id, number), Future[Content]()
         with self._mutex:
             chunk = self._chunks.get(key)
@@ -276,8 +278,8 @@ class RemoteReader:
     # --- ahead of consumers ---
 
     def ahead(self, remote: RemoteSegment) -> list[int]:
-        """The chunks of a segment to fetch ahead of the consumer that has just read it; none if it
-        does not read in sequence."""
+        """Return the chunks of a segment to fetch ahead of the consumer that has just read it. If
+        it does not read in sequence, there are none."""
         last, segment_id = self._last.get(remote.id), remote.id
         if last is None or (last and self._chunks.get((segment_id, last - 1)) is None):
             return []
@@ -301,7 +303,7 @@ class RemoteReader:
 
 
 def remote_file(storage: RemoteStorage, name: str, tail: Tail) -> File:
-    """The records of an object as a file, of which nothing is kept in memory."""
+    """Return the records of an object as a file. Nothing is kept in memory."""
 
     def read(position: int, length: int) -> Content:
         return storage.get(name, position, min(length, max(tail.size - position, 0)))
@@ -314,7 +316,7 @@ def _read_only() -> OSError:
 
 
 class _ReadOnlyFile:
-    """A file of a `_RemoteDisk`: the parts of `File` that change something fail."""
+    """A file of a `_RemoteDisk`. Every operation that would change it fails."""
 
     path: str
 
@@ -355,7 +357,7 @@ class _ReadOnlyFile:
 
 
 class _BytesFile(_ReadOnlyFile):
-    """An index, in memory."""
+    """An index in memory."""
 
     def __init__(self, path: str, content: bytes | None) -> None:
         self.path = path
@@ -371,7 +373,7 @@ class _BytesFile(_ReadOnlyFile):
 
 
 class _RemoteFile(_ReadOnlyFile):
-    """The records, in the store."""
+    """The records in the store."""
 
     def __init__(
         self, path: str, size: int, head: bytes, read: Callable[[int, int], Content]

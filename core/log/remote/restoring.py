@@ -1,16 +1,17 @@
-"""Decides what a new cluster takes over from the objects of a lost one: pure planning, for each
+"""Decides which objects of a lost cluster a new cluster takes over: pure planning, for each
 partition.
 
 `__remote_log_metadata` is lost with the cluster, so only the objects can show which of them form
-the log. Each has the leader epochs of its log up to its end. The object with the newest last epoch,
-and among several such objects the one with the highest end offset, has the log that counts, as in
-an election by the longest log. From its end, the plan goes back through the segments that have the
-epochs of this log, to the first gap, or to the start that the log had when that object was copied.
-Offsets are never assigned twice, so a gap loses the records before it, not the records after it.
+the log. Each object has the leader epochs of its log up to its own end. As in an election by the
+longest log, the object with the newest last epoch wins, and among several such objects the one with
+the highest end offset: its log is restored. From its end, the plan goes back through the segments
+that have the epochs of this log, to the first gap, or to the start that the log had when that
+object was copied. Offsets are never assigned twice, so a gap loses the records before it, not the
+records after it.
 
 Other objects that reach beyond the start are taken over too, since the manager of the new cluster
-deletes what other segments replace. Those before the start are left alone: an operator may need the
-records before a gap.
+deletes objects that others replace. Objects before the start are left alone: an operator may need
+the records before a gap.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class FoundSegment(Struct, frozen=True):
 
     segment: RemoteSegment
     lineage: tuple[EpochStart, ...]
-    """The leader epochs of its log, from the log's start to its end."""
+    """The leader epochs of the segment's log, from the log's start to the segment's end."""
 
 
 class PartitionPlan(Struct, frozen=True):
@@ -52,9 +53,9 @@ class PartitionPlan(Struct, frozen=True):
     start_offset: int
     """The first offset that can be read."""
     end_offset: int
-    """The last one; -1 if there is none."""
+    """The last offset; -1 if there is none."""
     lineage: tuple[EpochStart, ...]
-    """The leader epochs up to there."""
+    """The leader epochs of the log up to `end_offset`."""
     last: RemoteSegment | None
     """The segment with the last offset."""
     segments: tuple[RemoteSegment, ...]
@@ -78,7 +79,7 @@ class PartitionFound(Struct, frozen=True):
     partition: RemotePartition
     plan: PartitionPlan
     cluster_ids: tuple[str, ...]
-    """The clusters that copied its segments."""
+    """The clusters that copied the partition's segments."""
     damaged: tuple[CheckedObject, ...]
     """The objects that cannot be used."""
     ignored: int
@@ -91,14 +92,14 @@ class TopicFound(Struct, frozen=True):
     name: str
     topic_id: Uuid
     state: TopicState | None
-    """The topic when its last segment was copied; None if no segment says it."""
+    """The state of the topic when its last segment was copied; None if no segment has it."""
     partitions: tuple[PartitionFound, ...]
-    """All partitions, in order; those of which nothing was copied are empty."""
+    """All partitions, in order. Partitions of which nothing was copied are empty."""
     cluster_ids: tuple[str, ...]
 
 
 def found_topics(objects: Iterable[CheckedObject], cluster_id: str) -> list[TopicFound]:
-    """The topics in a store, by name, as cluster `cluster_id` would restore them."""
+    """Collect the topics in a store, by name, as cluster `cluster_id` would restore them."""
     topics: dict[tuple[str, Uuid], _Topic] = {}
     for one in objects:
         name = one.segment
@@ -111,7 +112,7 @@ def found_topics(objects: Iterable[CheckedObject], cluster_id: str) -> list[Topi
 
 
 class _Topic:
-    """Collects the objects of a topic. Tails are large, so none is kept."""
+    """Collects the objects of a topic. Tails are large, so they are not kept."""
 
     def __init__(self) -> None:
         self._state: TopicState | None = None
@@ -154,7 +155,7 @@ class _Topic:
 
 
 def producer_id_after(storage: RemoteStorage, cluster_id: str, plan: PartitionPlan) -> int:
-    """A producer id above all that the log knows, by its last segment. Raises
+    """Return a producer id above all ids in the log's last producer snapshot. Raises
     RemoteStorageError."""
     if plan.last is None:
         return 0
@@ -167,8 +168,8 @@ def producer_id_after(storage: RemoteStorage, cluster_id: str, plan: PartitionPl
 
 
 def found_segment(found: CheckedObject, cluster_id: str, node_id: int) -> FoundSegment | None:
-    """The segment in an object, as node `node_id` of cluster `cluster_id` notes it in the metadata;
-    None if it is damaged, or its records have no leader epoch."""
+    """Describe the segment in an object as node `node_id` of cluster `cluster_id` records it in the
+    metadata. Returns None if the object is damaged, or its records have no leader epoch."""
     name, tail = found.segment, found.tail
     if name is None or tail is None or found.problem:
         return None
@@ -193,7 +194,7 @@ def found_segment(found: CheckedObject, cluster_id: str, node_id: int) -> FoundS
 
 
 def plan_partition(partition: RemotePartition, found: Sequence[FoundSegment]) -> PartitionPlan:
-    """The plan for a partition, from all its whole objects."""
+    """Plan how to restore a partition, from all its whole objects."""
     if not found:
         return NOTHING
     best = max(found, key=lambda f: (f.lineage[-1].epoch, f.segment.end_offset))
@@ -214,7 +215,7 @@ def plan_partition(partition: RemotePartition, found: Sequence[FoundSegment]) ->
 def _first_readable(
     segments: RemoteSegments, lineage: Sequence[EpochStart], end_offset: int
 ) -> int:
-    """The first offset from which all of the log before `end_offset` can be read."""
+    """Find the first offset from which all of the log before `end_offset` can be read."""
     at = end_offset
     while at > lineage[0].start_offset:
         entry = lineage[bisect_right(lineage, at - 1, key=lambda e: e.start_offset) - 1]

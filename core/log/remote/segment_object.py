@@ -9,12 +9,12 @@ with everything else that readers need.
                 is [number of partitions, replication factor, its own configs, time of the copy]
     footer      size of the tail uint32, CRC-32C of the tail uint32, "pkremote"
 
-One object, because a store charges for requests, and each takes its latency: a copy is one upload
-(Apache Kafka's interface has six files for a segment), a first read is one request for the whole
-tail and one for the records, and a deletion is one request. The tail comes after the records,
-because its size is known only after they were read; the metadata of the segment has its position. A
-reader with only the object finds it by the footer. The topic is what a new cluster needs to restore
-it (core/log/remote/restoring.py); here it costs no request.
+A segment is one object, because a store charges for every request, and every request takes time: a
+copy is one upload (Apache Kafka's interface has six files for a segment), a first read is one
+request for the whole tail and one for the records, and a deletion is one request. The tail comes
+after the records, because its size is known only after they were read. The metadata of the segment
+shows where it begins; a reader that has only the object finds it through the footer. A new cluster
+needs the topic to restore it (core/log/remote/restoring.py); here it costs no extra request.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ VERSION: Final = 1
 FOOTER: Final = Packing(">II8s")
 MAGIC: Final = b"pkremote"
 READ_BYTES: Final = 8 << 20
-"""How much of the segment's file is read at a time."""
+"""The number of bytes of the segment's file to read at a time."""
 HEAD_BYTES: Final = HEADER_BYTES
 TAIL_BYTES_FIRST: Final = 1 << 16
-"""How much of an object's end is read to find its tail."""
+"""The number of bytes at the end of an object to read first, to find its tail."""
 
 
 class TopicState(Struct, frozen=True):
-    """A topic when a segment was copied."""
+    """The state of a topic when a segment was copied."""
 
     partitions: int
     replication_factor: int
     configs: Mapping[str, str]
-    """Its own configs."""
+    """The configs that the topic overrides."""
     copied_ms: int
 
 
@@ -62,7 +62,7 @@ class Tail(Struct, frozen=True):
     max_timestamp: int
     size: int
     head: bytes
-    """The first bytes of the records, which say in which format they are."""
+    """The first bytes of the records, which show their format."""
     offset_index: bytes
     time_index: bytes
     txn_index: bytes
@@ -73,12 +73,12 @@ class Tail(Struct, frozen=True):
 
     @property
     def index_bytes(self) -> int:
-        """Its approximate size in memory."""
+        """The approximate size of the indexes in memory."""
         return len(self.offset_index) + len(self.time_index) + len(self.txn_index)
 
 
 def format_tail(tail: Tail) -> bytes:
-    """The bytes after the records, with the footer."""
+    """Encode the tail, with the footer."""
     body: list[Any] = [
         tail.start_offset,
         tail.end_offset,
@@ -97,8 +97,7 @@ def format_tail(tail: Tail) -> bytes:
 
 
 def parse_tail(name: str, data: bytes) -> Tail:
-    """The tail at the end of `data`, which is the end of the object `name`. Raises
-    DamagedObject."""
+    """Decode the tail in `data`, which is the end of the object `name`. Raises DamagedObject."""
     size = tail_size(name, data)
     content = data[-FOOTER.size - size : -FOOTER.size]
     _, crc, _ = FOOTER.unpack(data[-FOOTER.size :])
@@ -119,17 +118,17 @@ def parse_tail(name: str, data: bytes) -> Tail:
 
 
 def tail_size(name: str, data: bytes) -> int:
-    """The size of the tail without its footer, which is the end of `data`. Raises
-    DamagedObject."""
+    """Read the size of the tail, without its footer, from `data`, which is the end of the object.
+    Raises DamagedObject."""
     if len(data) < FOOTER.size or data[-len(MAGIC) :] != MAGIC:
         raise DamagedObject(f"{name} is no whole segment")
     return FOOTER.unpack(data[-FOOTER.size :])[0]
 
 
 def pieces(file: File, tail: Tail) -> Callable[[], Iterator[Data]]:
-    """The content of the object for `put`: the records in a segment's file, and the tail. The file
-    is read while the object is written, and every batch is checked: once it is copied, all replicas
-    drop theirs. Raises OSError and CorruptBatch while it is read."""
+    """Return a function that yields the content of the object, for `put`: the records in a
+    segment's file, and the tail. It checks every batch, because once a segment is copied, all
+    replicas delete theirs. It raises OSError and CorruptBatch."""
 
     def content() -> Iterator[Data]:
         position, next_offset, wanted = 0, tail.start_offset, READ_BYTES
@@ -149,7 +148,7 @@ def pieces(file: File, tail: Tail) -> Callable[[], Iterator[Data]]:
                 position, wanted = position + whole, READ_BYTES
             elif len(piece) < wanted:
                 raise CorruptBatch(f"{file.path} ends within the batch at position {position}")
-            else:  # a batch that is larger
+            else:  # the batch is larger
                 wanted *= 2
         yield format_tail(tail)
 
@@ -157,13 +156,13 @@ def pieces(file: File, tail: Tail) -> Callable[[], Iterator[Data]]:
 
 
 def read_tail(storage: RemoteStorage, name: str, records_size: int) -> Tail:
-    """The tail of an object with `records_size` bytes of records. Raises RemoteStorageError, also
-    DamagedObject."""
+    """Read the tail of an object that has `records_size` bytes of records. Raises
+    RemoteStorageError, also DamagedObject."""
     return parse_tail(name, bytes(storage.get(name, records_size)))
 
 
 def find_tail(storage: RemoteStorage, name: str, object_size: int) -> Tail:
-    """The tail of an object of which only the name and the size are known. Raises
+    """Read the tail of an object of which only the name and the size are known. Raises
     RemoteStorageError, also DamagedObject."""
     start = max(object_size - TAIL_BYTES_FIRST, 0)
     data = bytes(storage.get(name, start))

@@ -2,12 +2,12 @@
 `__remote_log_metadata`, and finds segments by leader epoch and offset.
 
 After an unclean election two leaders may have copied different records at the same offsets. So a
-reader looks for an offset in the leader epoch that its log has there, and finds only a segment in
-which that epoch has the offset.
+reader searches for an offset with the leader epoch that its log has at this offset, and finds only
+a segment in which that epoch has the offset.
 
 Records that do not fit are ignored, such as a late COPY_FINISHED of an old leader for a segment
-that the new one is deleting already. All brokers replay the same records in the same order, so all
-ignore the same ones.
+that the new one is deleting already. All brokers replay the same records in the same order, so they
+all ignore the same records.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ NEXT: Final[Mapping[SegmentState, frozenset[SegmentState]]] = {
 
 
 class _EpochSegments:
-    """The copied segments with records of one leader epoch, by the first offset that it has in
-    each."""
+    """The copied segments with records of one leader epoch, sorted by the first offset that the
+    epoch has in each."""
 
     __slots__ = ("ends", "ids", "starts")
 
@@ -50,28 +50,28 @@ class _EpochSegments:
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.ids: list[Uuid] = []
-        # Both starts and ends rise: no segment contains another.
+        # Both starts and ends increase: no segment contains another.
 
     def add(self, start: int, end: int, segment_id: Uuid) -> None:
-        """A segment was copied that has this epoch from `start` to `end`. It replaces those that it
+        """Add a segment that has this epoch from `start` to `end`. It replaces the segments that it
         contains: a new leader may copy more at once than the last one did."""
         at = bisect_left(self.starts, start)
         before = at if at < len(self.starts) and self.starts[at] == start else at - 1
         if before >= 0 and (self.ends[before], -self.starts[before]) > (end, -start):
-            return  # another segment has all of it and more
+            return  # another segment has all of it
         upto = at
         while upto < len(self.starts) and self.ends[upto] <= end:
             upto += 1
         self.starts[at:upto], self.ends[at:upto], self.ids[at:upto] = [start], [end], [segment_id]
 
     def remove(self, start: int, segment_id: Uuid) -> None:
-        """The segment is not to be read anymore."""
+        """Remove a segment, so that it is no longer found."""
         at = bisect_left(self.starts, start)
         if at < len(self.starts) and self.starts[at] == start and self.ids[at] == segment_id:
             del self.starts[at], self.ends[at], self.ids[at]
 
     def at_or_before(self, offset: int) -> Uuid | None:
-        """The last segment in which this epoch begins at or before `offset`."""
+        """Return the last segment in which this epoch begins at or before `offset`."""
         at = bisect_right(self.starts, offset)
         return self.ids[at - 1] if at else None
 
@@ -82,26 +82,27 @@ class RemoteSegments:
     def __init__(self, partition: RemotePartition) -> None:
         self.partition = partition
         self.delete_state: PartitionDeleteState | None = None
-        """How far the deletion of all its segments is; None for a partition that lives."""
+        """The progress of deleting all segments; None for a partition that exists."""
         self.is_noted = False
         """Whether there were any records about the partition."""
         self.deleted_ms = 0
-        """When that state was reached."""
+        """The time at which `delete_state` was reached."""
         self._segments: dict[Uuid, RemoteSegment] = {}
         self._epochs: dict[int, _EpochSegments] = {}
         self._with_aborted: list[tuple[int, Uuid]] = []
-        """(first offset, id) of the copied segments whose index of aborted transactions is not
-        empty, which are few."""
+        """(first offset, id) of the copied segments that have aborted transactions in their index,
+        which are few."""
 
     def __len__(self) -> int:
         return len(self._segments)
 
     def __iter__(self) -> Iterator[RemoteSegment]:
-        """Every segment that is not deleted completely, in the order in which they were begun."""
+        """Iterate over the segments that are not completely deleted, in the order in which copying
+        them began."""
         return iter(list(self._segments.values()))
 
     def get(self, segment_id: Uuid) -> RemoteSegment | None:
-        """The segment with this id, unless it is deleted completely."""
+        """Return the segment with this id, unless it is completely deleted."""
         return self._segments.get(segment_id)
 
     def replay(self, record: Record) -> None:
@@ -119,7 +120,7 @@ class RemoteSegments:
     def _begin(self, segment: RemoteSegment) -> None:
         if segment.id in self._segments or segment.state is SegmentState.DELETE_FINISHED:
             return
-        # All segments share one value for their partition: there may be 100,000 of them.
+        # All segments share one object for their partition: there may be 100,000 segments.
         segment = msgspec.structs.replace(segment, partition=self.partition)
         self._segments[segment.id] = segment
         if segment.state is SegmentState.COPY_FINISHED:
@@ -153,7 +154,7 @@ class RemoteSegments:
                 self._with_aborted.remove(key)
 
     def _show(self, segment: RemoteSegment) -> None:
-        """Let readers find it."""
+        """Add a copied segment to those that readers find."""
         if not segment.txn_index_empty:
             insort(self._with_aborted, (segment.start_offset, segment.id))
         for epoch, start, end in epoch_ranges(segment):
@@ -162,7 +163,7 @@ class RemoteSegments:
     # --- reading ---
 
     def find(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """The copied segment in which `epoch` has `offset`; None if there is none."""
+        """Find the copied segment in which `epoch` has `offset`; None if there is none."""
         known = self._epochs.get(epoch)
         segment_id = known.at_or_before(offset) if known is not None else None
         if segment_id is None:
@@ -174,16 +175,17 @@ class RemoteSegments:
         return None
 
     def last_offset(self, epoch: int) -> int:
-        """The last offset of `epoch` that can be read; -1 if none can."""
+        """Return the last offset of `epoch` that can be read; -1 if none can."""
         known = self._epochs.get(epoch)
         return known.ends[-1] if known is not None and known.ends else NO_OFFSET
 
     def with_aborted(self) -> list[RemoteSegment]:
-        """The copied segments that have aborted transactions in their index, by first offset."""
+        """Return the copied segments that have aborted transactions in their index, by first
+        offset."""
         return [self._segments[segment_id] for _, segment_id in self._with_aborted]
 
     def is_shown(self, segment: RemoteSegment) -> bool:
-        """Whether a reader can find it in some epoch."""
+        """Return whether a reader can find the segment in some epoch."""
         for epoch, start in segment.epochs:
             known = self._epochs.get(epoch)
             if known is not None and known.at_or_before(start) == segment.id:
@@ -192,7 +194,7 @@ class RemoteSegments:
 
 
 def epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
-    """(epoch, first offset, last offset) of each leader epoch in a segment."""
+    """Yield (epoch, first offset, last offset) for each leader epoch in a segment."""
     for (epoch, start), (_, following) in pairwise(segment.epochs):
         yield epoch, start, following - 1
     if segment.epochs:
@@ -203,8 +205,8 @@ def epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
 def highest_copied(
     segments: RemoteSegments, lineage: Sequence[EpochStart], log_end_offset: int
 ) -> tuple[int, int]:
-    """(offset, epoch): the last copied offset that belongs to the log with these leader epochs;
-    (-1, -1) if there is none."""
+    """Find the last copied offset that belongs to the log with these leader epochs. Returns it and
+    its epoch, (-1, -1) if there is none."""
     end = log_end_offset
     for epoch, start in reversed(lineage):
         copied = segments.last_offset(epoch)
@@ -219,9 +221,10 @@ def highest_copied(
 def copied_to(
     segments: RemoteSegments, lineage: Sequence[EpochStart], from_offset: int, log_end_offset: int
 ) -> int:
-    """The last offset up to which everything from `from_offset` on can be read in remote storage;
-    the one before it if that cannot. A segment may be missing before others, if its copy was given
-    up and the copies after it were not: it must be copied again, and not be dropped before that."""
+    """Return the last offset up to which all records from `from_offset` on are in remote storage;
+    `from_offset - 1` if none are. A segment may be missing before copied ones, if its copy was
+    given up and theirs were not. It must be copied again, and must not be deleted locally before
+    that."""
     last = from_offset - 1
     for found in in_lineage(segments, lineage, from_offset, log_end_offset):
         last = found.end_offset
@@ -229,8 +232,9 @@ def copied_to(
 
 
 def is_within(segment: RemoteSegment, lineage: Sequence[EpochStart], log_end_offset: int) -> bool:
-    """Whether all records of a segment belong to the log with these leader epochs. Epochs before
-    its first one count as its own: the log began with them once, and its start has moved since."""
+    """Return whether all records of a segment belong to the log with these leader epochs. Earlier
+    epochs than the log's first one also belong to it: the log once began with them, and its start
+    has moved since."""
     if not lineage or segment.end_offset >= log_end_offset:
         return False
     ends = {
@@ -264,9 +268,10 @@ class RemoteRange(NamedTuple):
 def range_at(
     segments: RemoteSegments, lineage: Sequence[EpochStart], offset: int, log_end_offset: int
 ) -> RemoteRange | None:
-    """The segment that has `offset` of the log with these leader epochs, and how far it has the
-    log's records of that epoch: an unclean leader may have begun another epoch within it. None
-    beyond the end of the log; an out-of-sync follower may be there."""
+    """Find the segment that has `offset` of the log with these leader epochs, and the range of the
+    log's records of that epoch in it: an unclean leader may have begun another epoch within the
+    segment. Returns None if there is none, also beyond the end of the log, from which an
+    out-of-sync follower may read."""
     if offset >= log_end_offset:
         return None
     entry = bisect_right(lineage, offset, key=lambda e: e.start_offset) - 1
@@ -286,8 +291,8 @@ def range_at(
 def with_aborted(
     segments: RemoteSegments, lineage: Sequence[EpochStart], from_offset: int, log_end_offset: int
 ) -> Iterator[RemoteSegment]:
-    """The segments with aborted transactions that a reader of the log with these leader epochs
-    meets at `from_offset` or later, in order."""
+    """Yield, in order, the segments with aborted transactions that a reader of the log with these
+    leader epochs needs from `from_offset` on."""
     for segment in segments.with_aborted():
         for _, start, end in epoch_ranges(segment):
             at = max(start, from_offset)
@@ -300,8 +305,8 @@ def with_aborted(
 def in_lineage(
     segments: RemoteSegments, lineage: Sequence[EpochStart], from_offset: int, log_end_offset: int
 ) -> Iterator[RemoteRange]:
-    """The ranges that a reader of the log with these leader epochs needs from `from_offset` on, in
-    order, up to the first gap."""
+    """Yield, in order, the ranges that a reader of the log with these leader epochs needs from
+    `from_offset` on, up to the first gap."""
     offset = from_offset
     while (found := range_at(segments, lineage, offset, log_end_offset)) is not None:
         yield found

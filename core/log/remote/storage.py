@@ -1,8 +1,8 @@
 """The interface of remote storage: objects, written whole, by name.
 
 An implementation blocks, and any thread may call it. All operations are idempotent, since callers
-repeat them after a failure or a crash: putting an object again replaces it, and deleting a missing
-one succeeds. An object appears only once it is complete.
+repeat them after a failure or a crash: storing an object again replaces it, and deleting a missing
+object succeeds. An object appears only once it is complete.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Content: TypeAlias = bytes | memoryview
 
 
 class RemoteStorageError(Exception):
-    """A request to remote storage failed; whether it had an effect is unknown."""
+    """A request to remote storage failed. It may have had an effect all the same."""
 
 
 class RemoteObjectMissing(RemoteStorageError):
@@ -33,11 +33,11 @@ class RemoteObjectMissing(RemoteStorageError):
 
 
 class DamagedObject(RemoteStorageError):
-    """An object exists, but does not match its name."""
+    """An object exists, but its content is invalid or does not match its name."""
 
 
 class StoredObject(NamedTuple):
-    """One object."""
+    """An object in the store."""
 
     name: str
     size: int
@@ -46,16 +46,16 @@ class StoredObject(NamedTuple):
 
 
 class RemoteStorage(Protocol):
-    """Objects by name. Every operation raises RemoteStorageError."""
+    """A store of objects by name. Every operation raises RemoteStorageError."""
 
     def put(self, name: str, pieces: Callable[[], Iterable[Data]]) -> None:
-        """Store an object. `pieces` makes its content; it is called again when a store tries
-        again."""
+        """Store an object. `pieces` returns its content, and is called again if the store
+        retries."""
         ...
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> Content:
-        """`length` bytes from `start`, or all from there; fewer only at the end of the object.
-        Raises RemoteObjectMissing."""
+        """Read `length` bytes from `start`, or everything from there; fewer only at the end of the
+        object. Raises RemoteObjectMissing."""
         ...
 
     def delete(self, name: str) -> None:
@@ -63,8 +63,9 @@ class RemoteStorage(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """The objects in the folder `prefix` ("" for all) and its folders, in no particular order.
-        An object that was just stored or deleted may be missing or still be there."""
+        """List the objects in the folder `prefix` ("" for all) and its subfolders, in no particular
+        order. An object that was just stored may be missing, and one that was just deleted may be
+        listed."""
         ...
 
 
@@ -83,7 +84,7 @@ class SegmentName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> SegmentName:
-        """The name in parts. Raises ValueError for another object."""
+        """Parse the name of an object. Raises ValueError if it is not that of a segment."""
         try:
             cluster_id, topic, partition, file = name.rsplit("/", 3)
         except ValueError:
@@ -100,13 +101,14 @@ class SegmentName(NamedTuple):
 
     @property
     def tp(self) -> TopicPartition:
-        """The partition by the topic's name."""
+        """The partition, by the name of its topic."""
         return self.partition.tp
 
 
 def segment_name(cluster_id: str, segment: RemoteSegment) -> str:
-    """The name of the object of a segment that a cluster knows. One that it restored has the id of
-    the cluster that copied it. Raises DamagedObject if another remote storage manager stored it."""
+    """Return the name of the object of a segment that is in a cluster's metadata. A segment that
+    was restored has the id of the cluster that copied it. Raises DamagedObject if another remote
+    storage manager stored the segment."""
     home = segment.custom_metadata
     if home is not None:
         try:
@@ -117,11 +119,11 @@ def segment_name(cluster_id: str, segment: RemoteSegment) -> str:
 
 
 def home_of(cluster_id: str) -> bytes:
-    """The custom metadata of a segment that another cluster copied."""
+    """Encode the custom metadata of a segment that another cluster copied."""
     return cbor.dumps(HOME_KIND, HOME_VERSION, cluster_id)
 
 
 def partition_folder(cluster_id: str, partition: RemotePartition) -> str:
-    """The folder of a partition's objects."""
+    """Return the folder of a partition's objects."""
     topic = f"{partition.topic}-{uuid_text(partition.topic_id)}"
     return f"{cluster_id}/{topic}/{partition.partition}"

@@ -7,8 +7,8 @@ from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
 
 
 def open_storage(url: str, options: Mapping[str, str], *, create: bool = True) -> RemoteStorage:
-    """See `ObjectStorage.open`. Raises RemoteStorageError, for example if the library is not
-    installed."""
+    """Open the storage at a URL: see `ObjectStorage.open`. Raises RemoteStorageError, for example
+    if the library is not installed."""
     try:
         from pk.core.log.remote.object_storage import ObjectStorage
     except ImportError:
@@ -18,8 +18,8 @@ def open_storage(url: str, options: Mapping[str, str], *, create: bool = True) -
 
 
 def store_options(config: BrokerConfig) -> dict[str, str]:
-    """The options for the store at `pk.remote.url`, by the names that the store's kind has for
-    them."""
+    """Return the options for the store at `pk.remote.url`, with the names that this kind of store
+    uses."""
     scheme = (config.pk_remote_url or "").partition(":")[0]
     access_key, secret_key = "access_key_id", "secret_access_key"
     if scheme in ("az", "abfs", "abfss", "azure", "adl"):

@@ -1,7 +1,7 @@
 """Finds what to take over from data directories written by Apache Kafka (KRaft).
 
 Topic ids and partitions come from `partition.metadata` and the directories' names. Configs come
-from Apache's metadata log if it can be read (see `core/meta/kraft.py`). Two things are essential:
+from Apache's metadata log if it can be read (see `core/meta/kraft.py`). Two numbers must continue:
 
 - leader epochs continue: a partition starts here with the epoch after the last one in its log, or
   its next leader would write batches that look older than those before;
@@ -48,7 +48,7 @@ from pk.core.record.batch import MAGIC
 from pk.core.values import METADATA_TOPIC, NO_EPOCH, NO_NODE, OFFSETS_TOPIC, Uuid, uuid_text
 
 APACHE_NAMES: Final = (f"{METADATA_TOPIC}-0", "quorum-state", "bootstrap.checkpoint")
-"""Apache's own files, which are moved aside."""
+"""The names of Apache's own files, which are moved aside."""
 ASIDE: Final = "apache-kafka"
 PK_METADATA: Final = "pk-metadata"
 _SNAPSHOT_SUFFIX: Final = ".checkpoint"
@@ -67,7 +67,7 @@ class AdoptedTopic(Struct):
     directories: dict[int, str] = field(default_factory=dict[int, str])
     """Partition → its directory."""
     epochs: dict[int, int] = field(default_factory=dict[int, int])
-    """Partition → the leader epoch to continue with."""
+    """Partition → the leader epoch with which it continues."""
     configs: dict[str, str] = field(default_factory=dict[str, str])
     bytes: int = 0
     has_id_file: bool = True
@@ -81,7 +81,7 @@ class Adoption(Struct):
     topics: list[AdoptedTopic]
     producer_id_next: int
     moves: list[tuple[str, str]]
-    """Files to move aside: from, to."""
+    """The files to move aside: from, to."""
     clean: bool
     notes: list[str]
     security: list[Event]
@@ -111,7 +111,7 @@ def plan(disk: Disk, paths: Sequence[str], new_id: Callable[[], Uuid]) -> Adopti
 
 
 def _security(kraft: KraftMetadata, new_id: Callable[[], Uuid]) -> list[Event]:
-    """ACLs, SCRAM users and quotas as pk's metadata events."""
+    """Convert ACLs, SCRAM users and quotas to pk's metadata events."""
     found: list[Event] = [AclCreated(*rule) for rule in dict.fromkeys(kraft.acls.values())]
     if kraft.users:
         found.append(StrangersSecretMade(new_id() + new_id()))
@@ -127,7 +127,7 @@ def _security(kraft: KraftMetadata, new_id: Callable[[], Uuid]) -> list[Event]:
 
 
 def events(adoption: Adoption) -> Iterator[Event]:
-    """The events for the metadata log, after the one that names the cluster."""
+    """Yield the events for the metadata log, after the event that names the cluster."""
     node = adoption.meta.node_id
     for topic in adoption.topics:
         yield TopicCreated(topic.name, topic.topic_id)
@@ -183,14 +183,14 @@ def _moves(disk: Disk, paths: Sequence[str]) -> list[tuple[str, str]]:
         for name in (
             *APACHE_NAMES,
             PK_METADATA,
-        ):  # pk's own, left by an interrupted adoption
+        ):  # pk's own metadata, left by an interrupted adoption
             if disk.exists(f"{path}/{name}"):
                 moves.append((f"{path}/{name}", f"{aside}/{name}"))
     return moves
 
 
 def _metadata(disk: Disk, paths: Sequence[str]) -> tuple[KraftMetadata | None, list[str]]:
-    """The contents of Apache's metadata log, and warnings."""
+    """Read the contents of Apache's metadata log. Returns them and warnings."""
     where = next((p for p in paths if disk.exists(f"{p}/{APACHE_NAMES[0]}")), None)
     if where is None:
         return None, ["There is no metadata log of Apache Kafka: configs come from -c alone."]
@@ -217,8 +217,8 @@ def _metadata(disk: Disk, paths: Sequence[str]) -> tuple[KraftMetadata | None, l
 
 
 def _metadata_values(disk: Disk, directory: str) -> Iterator[bytes]:
-    """The records of the newest snapshot, then those of the log after it. Raises ValueError if some
-    are missing."""
+    """Yield the records of the newest snapshot, then those of the log after it. Raises ValueError
+    if records are missing."""
     names = disk.list(directory)
     snapshots = sorted(n for n in names if n.endswith(_SNAPSHOT_SUFFIX) and n[:20].isdecimal())
     offset = 0
@@ -309,7 +309,8 @@ def _last_epoch(partition: Partition) -> int:
 
 
 def _check_partitions(topic: AdoptedTopic, described: set[int]) -> None:
-    """Check that the broker has all partitions of a topic, since it could not find the rest."""
+    """Check that the broker has all partitions of a topic, since it has no means to find the
+    others. Raises CannotAdopt."""
     expected = described | set(range(max(topic.directories) + 1))
     missing = sorted(expected - set(topic.directories))
     if missing:
@@ -322,8 +323,8 @@ def _check_partitions(topic: AdoptedTopic, described: set[int]) -> None:
 
 
 def _producer_ids(disk: Disk, topics: Sequence[AdoptedTopic], clean: bool) -> Iterator[int]:
-    """One above each producer id in a log's state; for logs that were not closed, one above those
-    in the batches."""
+    """Yield the id after each producer id in a log's last snapshot and, for logs that were not
+    closed cleanly, in their last batches."""
     for topic in topics:
         for directory in topic.directories.values():
             partition = Partition(disk, directory)
@@ -342,7 +343,8 @@ def _producer_ids(disk: Disk, topics: Sequence[AdoptedTopic], clean: bool) -> It
 
 
 def with_configs(adoption: Adoption, given: Mapping[str, Mapping[str, str]]) -> None:
-    """Apply the operator's configs over those found. Raises CannotAdopt for a missing topic."""
+    """Apply the operator's configs on top of those that were found. Raises CannotAdopt for a
+    missing topic."""
     by_name = {topic.name: topic for topic in adoption.topics}
     for name, configs in given.items():
         if name not in by_name:

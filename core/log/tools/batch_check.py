@@ -7,23 +7,23 @@ from pk.core.record.batch import BatchHeader
 
 
 class BatchCheck:
-    """Checks headers in the order of the log."""
+    """Checks batch headers in the order of the log."""
 
     def __init__(
         self, epochs: LeaderEpochs | None, next_offset: int = -1, *, all_epochs: bool = False
     ) -> None:
-        """`epochs` are the log's leader epochs, if known; with `all_epochs` there is no newer one.
-        No batch may begin before `next_offset`."""
+        """`epochs` are the log's leader epochs, if known. With `all_epochs` they are complete: no
+        batch has a later one. No batch may begin before `next_offset`."""
         self.epochs = epochs
         self._all_epochs = all_epochs
         self.next_offset = next_offset
-        """The offset after the checked batches."""
+        """The offset after the last checked batch."""
         self._epoch = -1
         self._reported_epochs: set[int] = set()
 
     def check(self, header: BatchHeader, following: int | None) -> list[str]:
-        """Descriptions of the errors in the next batch. `following` is the base offset of the next
-        segment."""
+        """Check the next batch. Returns descriptions of its errors. `following` is the base offset
+        of the next segment."""
         wrong: list[str] = []
         if header.last_offset_delta < 0:
             wrong.append(f"its last offset delta is {header.last_offset_delta}")

@@ -43,13 +43,13 @@ from pk.core.values import TopicPartition
 
 READ_BYTES: Final = 1 << 20
 LOOKS_MAX: Final = 20
-"""How often an incomplete batch is read before it is reported as torn."""
+"""The number of times that an incomplete batch is read before it is reported as torn."""
 
 _PEEK: Final = Struct(">qiib")
-"""Base offset, length, leader epoch (in old formats: the CRC), magic."""
+"""Base offset, length, leader epoch (in old formats, the CRC) and magic."""
 
 Again = Callable[[], None]
-"""Called before unfinished data is read again: a caller with a clock waits a little."""
+"""Called before unfinished data is read again. A caller with a clock waits a little."""
 
 
 class Finding(NamedTuple):
@@ -92,16 +92,16 @@ _SUFFIXES: Final = {
     TIME_INDEX: Kind.TIME_INDEX,
     TXN_INDEX: Kind.TXN_INDEX,
     SNAPSHOT: Kind.SNAPSHOT,
-    ".checkpoint": Kind.LOG,  # a snapshot of Apache's metadata: record batches
+    ".checkpoint": Kind.LOG,  # a snapshot of Apache's metadata, which has record batches
     ".image": Kind.IMAGE,
     "-offset-checkpoint": Kind.OFFSETS,
 }
 _PASSING: Final = (DELETED, ".cleaned", ".swap")
-"""Suffixes of a segment's file that is being replaced or waits to be removed."""
+"""Suffixes of files of a segment that is being replaced or that is due to be removed."""
 
 
 def kind_of(name: str) -> Kind | None:
-    """The kind of the file with this name; None if unknown."""
+    """Return the kind of the file with this name; None if unknown."""
     for suffix in _PASSING:
         name = name.removesuffix(suffix)
     if name in _NAMES:
@@ -110,7 +110,7 @@ def kind_of(name: str) -> Kind | None:
 
 
 def partition_of(directory: str) -> TopicPartition | None:
-    """The partition of a directory by its name, including one that was renamed for removal."""
+    """Return the partition that a directory is named for, even if it was renamed for removal."""
     name = directory.rstrip("/").rpartition("/")[2]
     stem, dot, why = name.rpartition(".")
     if dot and why.endswith(("-delete", "-stray", "-future")):
@@ -120,7 +120,7 @@ def partition_of(directory: str) -> TopicPartition | None:
 
 
 def base_of(name: str) -> int:
-    """The base offset in a segment file's name. Raises ValueError."""
+    """Return the base offset in the name of a segment's file. Raises ValueError."""
     stem = name.partition(".")[0].partition("-")[0]
     if len(stem) != 20 or not stem.isdecimal():
         raise ValueError(f"{name} does not begin with the twenty digits of a base offset")
@@ -131,8 +131,8 @@ def base_of(name: str) -> int:
 
 
 class Batch(NamedTuple):
-    """A batch with its position. A message of format v0 or v1 has a batch header with unknown
-    fields at -1; a compressed wrapper that cannot be decompressed counts as one record."""
+    """A batch with its position. A message of format v0 or v1 becomes a batch whose unknown header
+    fields are -1. A compressed wrapper that cannot be decompressed counts as one record."""
 
     position: int
     header: BatchHeader
@@ -140,7 +140,7 @@ class Batch(NamedTuple):
 
     @property
     def crc_error(self) -> str | None:
-        """Why its CRC is wrong; None if it is right."""
+        """A description of the wrong CRC; None if the CRC is right."""
         try:
             if self.header.magic == MAGIC:
                 check_crc(self.data, 0, self.header)
@@ -151,7 +151,7 @@ class Batch(NamedTuple):
         return None
 
     def records(self) -> list[Record]:
-        """The records in it. Raises KafkaError."""
+        """Return the records of the batch. Raises KafkaError."""
         if self.header.magic == MAGIC:
             return list(records(self.data, self.header))
         return legacy.message_records(self.data)
@@ -184,11 +184,11 @@ def _old_batch(position: int, data: bytes) -> Batch:
 
 class Scan:
     """The batches of one segment's file, in order. After the iteration, `problems` has the
-    positions without a valid batch, and `end_position` the end.
+    positions at which there is no valid batch, and `end_position` is the end of the last valid one.
 
-    `size`: how much of the file to read (default: all of it, including data added while it is
-    read). `anchors`: the positions of batches according to an index, in order. Does not check CRCs
-    and contents. Raises OSError.
+    `size` is how much of the file to read (default: all of it, including data added while it is
+    read). `anchors` are the positions of batches according to an index, in order. CRCs and contents
+    are not checked. Raises OSError.
     """
 
     def __init__(
@@ -245,7 +245,8 @@ class Scan:
         return self._chunk[at : at + length]
 
     def _batch_at(self, position: int) -> Batch | str:
-        """The batch that begins there, or why there is none."""
+        """Read the batch that begins at `position`. Returns a description of the problem if there
+        is none."""
         for look in range(LOOKS_MAX):
             found = self._look(position)
             if not isinstance(found, _Torn):
@@ -302,8 +303,8 @@ class Scan:
 
 
 def _zeros(data: bytes) -> bool:
-    """Whether there are only zero bytes; fast, because Kafka's indexes end with ten megabytes of
-    them."""
+    """Return whether all bytes are zero. This is fast, because Kafka's indexes end with ten
+    megabytes of zeros."""
     return data == bytes(len(data))
 
 
@@ -322,15 +323,15 @@ class OffsetEntry(NamedTuple):
 
 
 class TimeEntry(NamedTuple):
-    """An entry of a time index: nothing up to that offset has a later timestamp."""
+    """An entry of a time index: no record up to that offset has a later timestamp."""
 
     timestamp: int
     offset: int
 
 
 def offset_entries(path: str, data: bytes, base: int) -> tuple[list[OffsetEntry], list[Finding]]:
-    """The entries of an offset index, and problems within it. Zeros at the end of an index that
-    Kafka has open are not entries."""
+    """Parse the entries of an offset index. Returns them and the problems within it. Zeros at the
+    end of an index that Kafka has open are not entries."""
     raw, findings = _entries(path, data, OFFSET_ENTRY, lambda entry: entry[0] == 0)
     found = [OffsetEntry(base + offset, position) for offset, position in raw]
     for i in range(1, len(found)):
@@ -348,7 +349,7 @@ def offset_entries(path: str, data: bytes, base: int) -> tuple[list[OffsetEntry]
 
 
 def time_entries(path: str, data: bytes, base: int) -> tuple[list[TimeEntry], list[Finding]]:
-    """The entries of a time index, and problems within it."""
+    """Parse the entries of a time index. Returns them and the problems within it."""
     raw, findings = _entries(path, data, TIME_ENTRY, lambda entry: entry[1] == 0)
     found = [TimeEntry(timestamp, base + offset) for timestamp, offset in raw]
     for i in range(1, len(found)):
@@ -368,8 +369,8 @@ def time_entries(path: str, data: bytes, base: int) -> tuple[list[TimeEntry], li
 def _entries(
     path: str, data: bytes, entry: Struct, is_empty: Callable[[tuple[int, int]], bool]
 ) -> tuple[list[tuple[int, int]], list[Finding]]:
-    """The entries before the first empty one (other than the very first): everything after it must
-    be zeros."""
+    """Parse the entries up to the first empty one, other than the very first. Only zeros may follow
+    it."""
     findings: list[Finding] = []
     rest = len(data) % entry.size
     if rest:
@@ -387,7 +388,8 @@ def _entries(
 
 
 def txn_entries(path: str, data: bytes) -> tuple[list[AbortedTxn], list[Finding]]:
-    """The entries of an index of aborted transactions, and problems within it."""
+    """Parse the entries of an index of aborted transactions. Returns them and the problems within
+    it."""
     findings: list[Finding] = []
     rest = len(data) % TXN_ENTRY.size
     if rest:
@@ -423,13 +425,14 @@ class Directory(NamedTuple):
 
 
 def survey(disk: Disk, path: str) -> Directory:
-    """List a path: a partition's directory is itself the partition. A data directory has partitions
-    (except those waiting to be removed), small files, and pk's metadata. A directory of data
-    directories, as `pk up` creates for several brokers, has all of theirs. Raises OSError."""
+    """List the partitions and the files at a path. A partition's directory is itself the partition.
+    A data directory has partitions (except those that wait to be removed), small files, and pk's
+    metadata. A directory of data directories, as `pk up` creates for several brokers, has all that
+    they have. Raises OSError."""
     names = disk.list(path)
     if any(n.endswith(LOG) and n[:20].isdecimal() for n in names):
         return Directory([path], [])
-    # A data directory may be named like a partition: those of `pk up` are broker-1, broker-2.
+    # A data directory may be named like a partition: those of `pk up` are broker-1 and broker-2.
     whole = any(e.is_directory or name == META_PROPERTIES for name, e in names.items())
     if partition_of(path) is not None and not whole:
         return Directory([path], [])
@@ -451,7 +454,7 @@ def survey(disk: Disk, path: str) -> Directory:
 def _is_data_directory(disk: Disk, path: str) -> bool:
     try:
         return META_PROPERTIES in disk.list(path)
-    except OSError:  # since removed, or not readable: lost+found
+    except OSError:  # removed in the meantime, or not readable (lost+found)
         return False
 
 
@@ -463,7 +466,7 @@ class SegmentFiles(NamedTuple):
 
 
 class Partition:
-    """A partition's directory as listed. Raises OSError."""
+    """A partition's directory, as it was when it was listed. Raises OSError."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self.disk = disk
@@ -487,15 +490,15 @@ class Partition:
         """Indexes whose log is missing."""
 
     def path(self, name: str) -> str:
-        """The path of a file in this directory."""
+        """Return the path of a file in this directory."""
         return f"{self.directory}/{name}"
 
     def segment_path(self, base_offset: int, suffix: str) -> str:
-        """The path of a segment's file."""
+        """Return the path of a segment's file."""
         return f"{self.directory}/{base_offset:020d}{suffix}"
 
     def read(self, path: str) -> bytes | None:
-        """A small file; None if it is gone."""
+        """Read a small file. Returns None if it is gone."""
         try:
             return self.disk.read(path)
         except FileNotFoundError:
@@ -509,18 +512,18 @@ class Partition:
         anchors: Sequence[int] = (),
         again: Again | None = None,
     ) -> Scan:
-        """The batches of a segment from `position` on."""
+        """Scan the batches of a segment from `position` on."""
         file = self.disk.open(self.segment_path(base_offset, LOG))
         return Scan(file, position=position, anchors=anchors, again=again)
 
     def index(self, base_offset: int) -> list[OffsetEntry]:
-        """The offset index of a segment, as far as it can be read."""
+        """Read the offset index of a segment, as far as possible."""
         path = self.segment_path(base_offset, INDEX)
         return offset_entries(path, self.read(path) or b"", base_offset)[0]
 
     def position_of(self, segment: SegmentFiles, offset: int) -> int:
-        """The position in its segment at which to start searching for `offset`: that of the index,
-        if there is a batch."""
+        """Return the position in its segment at which to begin the search for `offset`: the one in
+        the index, if a batch begins there; otherwise 0."""
         at = 0
         for entry in self.index(segment.base_offset):
             if entry.offset > offset:
@@ -533,7 +536,7 @@ class Partition:
         return at
 
     def batches(self, offset: int = 0, again: Again | None = None) -> Iterator[Batch]:
-        """The batches from the one that contains `offset` on, over all segments. Raises
+        """Yield the batches of all segments, from the one that contains `offset` on. Raises
         CorruptBatch at invalid data before the end of a file."""
         for i, segment in enumerate(self.segments):
             last = i + 1 == len(self.segments)

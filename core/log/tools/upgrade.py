@@ -16,16 +16,16 @@ class Upgraded(NamedTuple):
     segments: int
     """The number of rewritten segments."""
     bytes_cut: int
-    """The number of bytes at their ends that were neither message nor batch."""
+    """The number of bytes at the ends of segments that were neither messages nor batches."""
 
 
 def upgrade_log(disk: Disk, directory: str, *, mend: bool = False) -> Upgraded:
-    """Rewrite every segment in a partition's `directory` that begins with old messages, as record
+    """Rewrite every segment in a partition's `directory` that begins with old messages as record
     batches.
 
     The log must not be open. With `mend` the last segment is truncated before the first damage, as
     in recovery after a crash; otherwise, and in other segments, damage raises CorruptBatch with its
-    position, and that segment stays the same. Raises OSError.
+    position, and that segment is not changed. Raises OSError.
     """
     count = cut = 0
     bases = sorted(recovery.find(disk, directory).segments)

@@ -5,8 +5,8 @@ repaired. inspect.py explains the effects of a broker using the files at the sam
 entries of the active segment and the newest epochs may also not be written yet, so missing ones are
 not findings.
 
-One damaged byte may cause many findings (a wrong base offset misplaces every index entry), so each
-file reports only its first FINDINGS_MAX and the number of further ones.
+One damaged byte may cause many findings (a wrong base offset contradicts every index entry), so
+only the first FINDINGS_MAX of each file are reported, and how many more there are.
 """
 
 from array import array
@@ -66,7 +66,7 @@ class Report(Struct):
     """The offset after the last readable batch."""
 
     def add(self, findings: list[Finding]) -> None:
-        """Add findings of one file, up to a limit."""
+        """Add the findings of one file, up to a limit."""
         self.findings += findings[:FINDINGS_MAX]
         if more := findings[FINDINGS_MAX:]:
             what = f"and {len(more)} more findings in this file from here on"
@@ -80,7 +80,7 @@ class _Beside(Struct):
     times: list[TimeEntry] = field(default_factory=list[TimeEntry])
     aborted: list[AbortedTxn] = field(default_factory=list[AbortedTxn])
     log_bytes: int = 0
-    """The size of the log before they were read: the indexes must cover this much."""
+    """The size of the log before the index files were read: the indexes must cover this much."""
 
 
 class _Walked:
@@ -103,13 +103,13 @@ class _Walked:
         self.times.append(batch.header.max_timestamp)
 
     def holding(self, offset: int) -> int | None:
-        """The index of the batch that contains `offset`."""
+        """Return the index of the batch that contains `offset`; None if no batch does."""
         i = bisect_left(self.lasts, offset)
         return i if i < len(self.lasts) and self.bases[i] <= offset else None
 
 
 class PartitionCheck:
-    """One check of a partition's directory: `run` it once.
+    """One check of a partition's directory. Call `run` once.
 
     `progress` gets the number of bytes of logs read since its last call. With `logs` False the
     indexes are only checked against the headers; the contents of batches are not checked.
@@ -130,11 +130,11 @@ class PartitionCheck:
         self._logs = logs
         self._check = BatchCheck(None)
         self._open: dict[int, int] = {}
-        """Producer → first offset of its open transaction, if its beginning was seen."""
+        """Producer → the first offset of its open transaction, if the check saw it begin."""
         self.report = Report()
 
     def run(self) -> Report:
-        """Check everything. Raises OSError, but not for files removed in the meantime."""
+        """Check everything. Raises OSError, except for files that are removed in the meantime."""
         partition, report = self._partition, self.report
         self._read_epochs()
         for offset in partition.snapshots:
@@ -158,7 +158,7 @@ class PartitionCheck:
     def _read_epochs(self) -> None:
         path = self._partition.path(EPOCHS_FILE)
         content = self._partition.read(path)
-        if not content:  # Kafka creates it empty, before the first epoch
+        if not content:  # Kafka creates an empty file before the first epoch
             return
         try:
             self._check.epochs = LeaderEpochs.parse(content)
@@ -192,7 +192,7 @@ class PartitionCheck:
         )
 
     def _check_orphans(self) -> None:
-        """Report indexes without a log both at the start of the check and now."""
+        """Report indexes without a log, if that was so both at the start of the check and now."""
         partition = self._partition
         for base, files in partition.orphans:
             for suffix in files:
@@ -290,7 +290,7 @@ class PartitionCheck:
         header = batch.header
         found = list(records(batch.data, header))
         if not found:
-            return []  # an empty batch that compaction keeps for a producer's last sequence
+            return []  # compaction keeps an empty batch for a producer's last sequence
         kind = control_type(found[0])
         if kind in (ControlType.ABORT, ControlType.COMMIT):
             first = self._open.pop(header.producer_id, None)
@@ -309,8 +309,8 @@ class PartitionCheck:
             if i == len(walked.positions) or walked.positions[i] != position:
                 what = f"entry {n} points at position {position}, where no batch begins"
             else:
-                # Older brokers indexed several batches fetched at once by the offset of the last
-                # one.
+                # Older brokers indexed several batches that were fetched at once by the last offset
+                # of the last one.
                 holding = walked.holding(offset)
                 j = -1 if holding is None else holding
                 end = entries[n + 1].position if n + 1 < len(entries) else position + (1 << 62)
@@ -391,6 +391,7 @@ class PartitionCheck:
 
 
 def _after(walked: _Walked, position: int) -> int:
-    """The expected offset at a position at which no batch could be read; -1 for the first."""
+    """Return the expected offset at a position at which no batch could be read; -1 if it is the
+    first."""
     i = bisect_left(walked.positions, position)
     return walked.lasts[i - 1] + 1 if i else -1

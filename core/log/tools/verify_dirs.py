@@ -32,7 +32,7 @@ _METADATA_END: Final = f"/pk-metadata/{METADATA_TOPIC}-0"
 
 
 def log_bytes(disk: Disk, path: str) -> int:
-    """How many bytes of logs `verify` will read for this path. Raises OSError."""
+    """Return how many bytes of logs `verify` will read for this path. Raises OSError."""
     return sum(
         segment.files[".log"].size
         for directory in survey(disk, path).partitions
@@ -49,9 +49,9 @@ def verify(
     progress: Progress = lambda _: None,
     logs: bool = True,
 ) -> None:
-    """Verify a partition's directory or a data directory; `on_report` gets the report of each
-    partition with its path, and that of the directory's own files. For `again`, `progress` and
-    `logs` see `PartitionCheck`. Raises OSError."""
+    """Verify a partition's directory or a data directory; `on_report` is called with the path and
+    the report of each partition, and with those of the directory's own files. For `again`,
+    `progress` and `logs` see `PartitionCheck`. Raises OSError."""
     found = survey(disk, path)
     own = Report()
     offsets: list[tuple[str, dict[TopicPartition, int]]] = []
@@ -80,7 +80,8 @@ def verify(
 
 
 def _check_small(path: str, content: bytes) -> dict[TopicPartition, int] | None:
-    """The offsets in a checkpoint. Raises ValueError if a small file is invalid."""
+    """Check a small file. Returns the offsets if it is a checkpoint. Raises ValueError if it is
+    invalid."""
     match kind_of(path.rpartition("/")[2]):
         case Kind.OFFSETS:
             return checkpoints.parse_offsets(content)
@@ -132,14 +133,14 @@ def _check_events(disk: Disk, directory: str, report: Report) -> None:
 def _check_offsets(
     directory: str, offsets: list[tuple[str, dict[TopicPartition, int]]], report: Report
 ) -> None:
-    """Check that no checkpoint has an offset that the log next to it has not reached."""
+    """Check that no checkpoint has an offset beyond the end of the log next to it."""
     tp = partition_of(directory)
     where, _, name = directory.rpartition("/")
     if tp is None or "." in name.removeprefix(tp.topic):
         return
     for file, said in offsets:
         if file.rpartition("/")[0] != where:
-            continue  # from another broker, whose replica may be ahead
+            continue  # the checkpoint of another broker, whose replica may be ahead
         offset = said.get(tp, -1)
         if offset > max(report.end_offset, 0):
             what = f"says {offset} for {tp}, whose log ends at {max(report.end_offset, 0)}"
