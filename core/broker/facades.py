@@ -41,15 +41,15 @@ class BrokerData(Struct, eq=False, kw_only=True):
     replicas: Replicas
     fetch_sessions: FetchSessions
     replication_quotas: ReplicationQuotas
-    """How fast throttled replicas may be copied."""
+    """The rate limits for copying throttled replicas."""
     alter_partition: AlterPartitionManager
-    """Maintains the in-sync replicas of partitions that this broker leads."""
+    """Maintains the in-sync replicas of the partitions that this broker leads."""
     fetchers: ReplicaFetcherManager
-    """Copy partitions that this broker follows from their leaders."""
+    """Copy the partitions that this broker follows from their leaders."""
     assignments: AssignmentsManager
-    """Tells the controller which directory holds each replica."""
+    """Reports the log directory of each replica to the controller."""
     replica_logs: ReplicaLogs
-    """Tells the controller where the logs of partitions without a leader end."""
+    """Reports the log ends of partitions without a leader to the controller."""
     alter_log_dirs: AlterLogDirsManager
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -60,14 +60,14 @@ class BrokerData(Struct, eq=False, kw_only=True):
 
 
 class BrokerGroups(Struct, eq=False, kw_only=True):
-    """The coordinators of groups, transactions and share groups, and the clients of those on other
-    brokers."""
+    """The coordinators of groups, transactions and share groups, and the clients of coordinators on
+    other brokers."""
 
     coordinators: GroupCoordinators
     transactions: TransactionCoordinators
     share_coordinators: ShareCoordinators
     share_state_client: ShareStateClient
-    """Sends requests to share coordinators, wherever they are."""
+    """Sends requests to share coordinators on any broker."""
     share_offsets: ShareOffsets
     """The progress of share groups in their topics."""
     share_partitions: SharePartitions
@@ -75,11 +75,11 @@ class BrokerGroups(Struct, eq=False, kw_only=True):
     markers: MarkerWriter
     """Writes transaction markers to partitions of this broker."""
     add_partitions: AddPartitionsToTxnManager
-    """Sends requests to transaction coordinators, wherever they are."""
+    """Sends requests to transaction coordinators on any broker."""
     producer_ids: ProducerIds
 
     async def stop(self) -> None:
-        """Close all coordinators: waiting clients are sent to the next coordinator."""
+        """Close all coordinators, so that waiting clients look for the next ones."""
         await self.coordinators.stop()
         await self.transactions.stop()
         await self.share_coordinators.stop()
@@ -90,10 +90,10 @@ class BrokerGroups(Struct, eq=False, kw_only=True):
 
 
 class BrokerCluster(Struct, eq=False, kw_only=True):
-    """The controller and the other brokers, as this broker reaches and sees them."""
+    """The controller and the other brokers, as this broker knows and reaches them."""
 
     controller_client: ForwardingClient
-    """The client of the active controller, wherever it is."""
+    """The client of the active controller, in any process."""
     controller: Controller | None
     """The controller in this process, active or not; None if the process does not have that
     role."""
@@ -102,6 +102,6 @@ class BrokerCluster(Struct, eq=False, kw_only=True):
     topics_on_demand: OnDemand
     """Creates topics that clients request by name."""
     served: Served = ()
-    """The response to ApiVersions."""
+    """The APIs that ApiVersions lists."""
     controller_served: Served = ()
-    """The same on a controller listener."""
+    """The APIs that ApiVersions lists on a controller's listener."""

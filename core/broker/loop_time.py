@@ -16,21 +16,21 @@ from typing import Final
 import trio
 
 BUDGET_MS: Final = 2
-"""How long a task runs before the others get a turn."""
+"""The time for which a task runs before it lets other tasks run, in ms."""
 
 _time_is_up: trio.lowlevel.RunVar[float] = trio.lowlevel.RunVar("time_is_up", 0.0)
-"""When the time of the task that runs is up, by trio's clock."""
+"""The time of trio's clock at which the running task must let other tasks run."""
 
 
 def begin_to_run() -> None:
-    """This task begins something: the others ran until now."""
+    """Give the current task a whole budget, because other tasks have run until now."""
     _time_is_up.set(trio.current_time() + BUDGET_MS / 1000)
 
 
 async def let_others_run() -> None:
-    """Let the other tasks run, if the time of this one is up.
+    """Let other tasks run, if this one has used up its budget.
 
-    The task is not cancelled here: it finishes the work it has begun.
+    The task cannot be cancelled here: it finishes the work that it has begun.
     """
     if trio.current_time() >= _time_is_up.get():
         await trio.lowlevel.cancel_shielded_checkpoint()

@@ -1,6 +1,6 @@
 """A broker's current metrics, by Kafka's names: its counters, and metrics computed here.
 
-50,000 partitions take a while, so other tasks run in between.
+With 50,000 partitions this takes a while, so it lets other tasks run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OF_TOPICS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]] = 
 
 
 async def metrics_of(broker: Broker) -> list[Metric]:
-    """All metrics of the broker."""
+    """Return all metrics of the broker."""
     found = [*_topics(broker), *_requests(broker), *_sockets(broker)]
     found += await _partitions(broker)
     if broker.cluster.controller is not None and broker.cluster.controller.active:
@@ -215,7 +215,7 @@ async def _partitions(broker: Broker) -> list[Metric]:
 
 
 async def _remote(broker: Broker, remote: RemoteLogManager) -> list[Metric]:
-    """Metrics of the data copied to remote storage, read from it, and due to be copied."""
+    """Return the metrics of remote storage: data copied, data read, and data due to be copied."""
     lag_bytes = lag_segments = 0
     for partition in list(broker.data.replicas):
         if partition.leads and partition.remote is not None and copies(partition):

@@ -69,19 +69,20 @@ from pk.core.wire.messages.controller_registration import ControllerRegistration
 logger = logging.getLogger("pk.node")
 
 DRAIN_S = 5.0
-"""How long pending responses may take to leave when the node ends."""
+"""The time for pending responses to be sent when the node stops, in seconds."""
 
 PATIENCE = 0.2
-"""The fraction of it after which clients that wait for their group are sent away."""
+"""The fraction of `DRAIN_S` after which the coordinators close, so that clients that wait for their
+group look for the next coordinator."""
 
 HAND_OVER_S = 5.0
-"""How long the controller may take to move leadership away from a broker that ends."""
+"""The time for the controller to move leadership away from a broker that stops, in seconds."""
 
 WAITING_S = 5.0
-"""How long a starting broker waits before it logs the reason."""
+"""The time after which a starting broker logs the reason for its wait, in seconds."""
 
 CAMPAIGN_AGAIN_S = 0.1
-"""The interval between campaigns."""
+"""The interval between campaigns, in seconds."""
 
 
 class StartError(Exception):
@@ -91,9 +92,9 @@ class StartError(Exception):
 async def hold_directories(
     config: BrokerConfig, disk: Disk, random: Random, *, holder: str
 ) -> LogDirs:
-    """Lock the log directories and read their state. The node that creates a cluster draws its id;
-    others learn it from the controller and record it with `LogDirs.identify`. `holder` names this
-    process, for others that try to lock them.
+    """Lock the log directories and read their state. The node that creates a cluster generates its
+    id; other nodes learn it from the controller and record it with `LogDirs.identify`. `holder` is
+    the name of this process, for the error of a process that tries to lock them too.
 
     Raises LogDirError.
     """
@@ -120,7 +121,7 @@ async def hold_directories(
 
 
 class Platform(Struct, frozen=True):
-    """The machine under a node: its disk, clock and randomness. The simulator has its own."""
+    """The system under a node: its disk, clock and randomness. The simulator has its own."""
 
     disk: Disk
     dirs: LogDirs
@@ -130,15 +131,15 @@ class Platform(Struct, frozen=True):
     remote_storage: RemoteStorage | None = None
     """The store to which segments are copied; without it, no topic is tiered."""
     compactor: Compactor | None = None
-    """Compacts logs; without it, threads of this process do."""
+    """Compacts logs; without it, threads of this process compact them."""
 
 
 class Leadership(Struct, frozen=True):
     """How a node campaigns for the controller's leadership, and how it finds the controller."""
 
     store: MetadataStore | None = None
-    """Set for a controller whose store campaigns. A node with `pk.metadata.store=embedded` makes
-    its own store in its first log directory."""
+    """The store of a controller that campaigns. A node with `pk.metadata.store=embedded` creates
+    its own store in a log directory."""
     locator: Locator | None = None
     """Finds the controller; without it, the config names the controllers."""
     close: Callable[[], Awaitable[None]] | None = None
@@ -146,20 +147,20 @@ class Leadership(Struct, frozen=True):
 
 
 class Listeners(Struct, frozen=True):
-    """The listeners of one kind, of this node and others."""
+    """The listeners of one kind, on this node and on other nodes."""
 
     peers: Peers
-    """Reaches those of other nodes."""
+    """Connects to those of other nodes."""
     served: Served
-    """The versions of APIs that ApiVersions reports on them."""
+    """The APIs that ApiVersions lists on them."""
     endpoints: Sequence[Endpoint] = ()
-    """The advertised addresses of this node's."""
+    """The advertised addresses of this node's listeners."""
 
 
 class NodeLifecycle:
-    """A node's life cycle, in this order: `broker.start(nursery)`, a controller's listeners, `run`
-    (started when the node is ready to serve), the other listeners, `serve`, `stop`; cancel the
-    nursery; `close`. A crash is only the cancelled nursery."""
+    """The lifecycle of a node, in this order: `broker.start(nursery)`, a controller's listeners,
+    `run` (started when the node is ready to serve), the other listeners, `serve`, `stop`; cancel
+    the nursery; `close`. A crash is only the cancelled nursery."""
 
     def __init__(
         self,
@@ -178,7 +179,8 @@ class NodeLifecycle:
         self._random = platform.random
         self._embedded = config.is_controller and config.pk_metadata_store == EMBEDDED
         self._alone = self._embedded and not config.controller_listener_names
-        """Whether this cluster can never have another node: none could reach the controller."""
+        """Whether this cluster can never have another node, because none could reach the
+        controller."""
         self._controller_endpoints = controller_listeners.endpoints
         self._dispatch = dispatch
         cluster_id = _cluster_of(dirs, disk)
@@ -227,19 +229,20 @@ class NodeLifecycle:
         self.newest = MetadataImage(cluster_id=cluster_id)
         """The newest known image; the broker's image may be older."""
         self._learned = trio.Event()
-        """Set when the cluster's id is known, which a node with empty directories learns from the
+        """Set when the cluster's id is known. A node with empty directories learns the id from the
         metadata log."""
         self._refused: Exception | None = None
         self._admitted = False
-        """Whether nothing in the first image kept this node from starting."""
+        """Whether the node has accepted its first image, which may contain a reason not to
+        start."""
         self._trouble = ""
-        """The reason this node cannot be the controller, apart from another controller."""
+        """The reason why this node cannot be the controller, apart from another controller."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         if cluster_id:
             self._learned.set()
 
     def _make_controller(self, now_ms: Callable[[], int], peers: Peers) -> Controller | None:
-        """This process's controller; None without a store."""
+        """Return this process's controller, or None without a store."""
         if self._store is None:
             return None
         return Controller(
@@ -290,8 +293,8 @@ class NodeLifecycle:
         )
 
     async def _answer_here(self, client: Client | None, request: Any) -> Forwarded:
-        """The response of this process's controller; `client` is a `Context`, None for this node's
-        own requests."""
+        """Return the response of this process's controller; `client` is a `Context`, or None for
+        this node's own requests."""
         if client is None:
             api = MESSAGES[request.API_KEY]
             client = Context(self.broker, api.key, api.versions[1], client_id="", own=True)
@@ -304,7 +307,7 @@ class NodeLifecycle:
         return self._controller is not None and self._controller.active
 
     def controller_refused(self, controller_id: int, endpoint: Endpoint) -> None:
-        """No process listens at the controller's address."""
+        """Depose the controller, because no process listens at its address."""
         if self._store is not None:
             self._store.depose(controller_id, endpoint)
 
@@ -332,15 +335,17 @@ class NodeLifecycle:
             task_status.started()
 
     async def serve(self) -> None:
-        """The listeners are bound: have the controller unfence this broker; return when it has."""
+        """Unfence this broker, whose listeners are bound. Returns when the controller has done
+        so."""
         if self._config.is_broker:
             await self.broker.data.replica_logs.report_damage()
             await self.broker_lifecycle.serve()
 
     async def stop(self, drain: Callable[[float], Awaitable[None]]) -> None:
-        """End cleanly, as far as `run` must still be running: leadership is handed over while
-        requests are still served; then `drain(grace_s)` is called twice: it stops the listeners and
-        lets responses leave. Then cancel `run`, and call `close(clean=True)`."""
+        """Stop cleanly, as far as this is possible while `run` still runs. First hand over
+        leadership while requests are still served; then call `drain(grace_s)` twice, which stops
+        the listeners and sends pending responses. Afterwards, cancel `run`, and call
+        `close(clean=True)`."""
         if self._config.is_broker:
             await self.broker_lifecycle.hand_over(HAND_OVER_S)
         await drain(DRAIN_S * PATIENCE)
@@ -349,8 +354,8 @@ class NodeLifecycle:
         self._high_watermarks = self._upkeep.high_watermarks()
 
     async def close(self, *, clean: bool) -> None:
-        """Make everything durable and leave the mark of a clean end; after a fault of ours only
-        release the locks."""
+        """Make everything durable and mark the shutdown as clean. Without `clean`, only release the
+        locks."""
         self._controller_client.close()
         if self._store is not None:
             try:
@@ -362,9 +367,10 @@ class NodeLifecycle:
         await offload(self._close_logs if clean else self._dirs.release)
 
     def _close_logs(self) -> None:
-        """Close logs in a thread, or in several if there is something to wait for."""
+        """Close logs in a thread, or in several unless offloaded work runs inline."""
         threads = 1 if is_inline() else THREADS_PER_DIRECTORY
-        # A broker that never registered leaves the mark of its last life, which is still true.
+        # A broker that never registered keeps the epoch of its last clean shutdown, which is still
+        # true.
         epoch = (
             self._state.broker_epoch
             if self._state.broker_epoch >= 0
@@ -373,8 +379,8 @@ class NodeLifecycle:
         self._dirs.close(self._high_watermarks, epoch, threads=threads)
 
     def _hear_of(self, loop: trio.lowlevel.TrioToken) -> Callable[[str, OSError], None]:
-        """The function that the disk calls, in any thread, with an unreadable path: it takes the
-        directory that contains the path offline."""
+        """Return the function that the disk calls, in any thread, with an unreadable path. It takes
+        the log directory of the path offline."""
 
         def tell(path: str, error: OSError) -> None:
             with contextlib.suppress(trio.RunFinishedError):
@@ -385,7 +391,7 @@ class NodeLifecycle:
         return tell
 
     async def _watch(self) -> None:
-        """End with a reason when the broker cannot continue. Nothing is then marked as clean."""
+        """Raise the reason when the broker cannot continue. Then nothing is marked as clean."""
         await self._background.failed.wait()
         if self._refused is not None:
             raise self._refused
@@ -418,11 +424,10 @@ class NodeLifecycle:
                 return
 
     def _metadata_directory(self) -> str:
-        """The directory of the metadata log: the first one of `log.dirs`, or the one in which it
-        was found.
+        """Return the directory of the metadata log: the one that contains it, or else the first one
+        of `log.dirs`.
 
-        Raises StartError rather than starting an empty log while a directory that may contain it is
-        out of service.
+        Raises StartError rather than starting an empty log while a failed directory may contain it.
         """
         dirs = self._dirs
         for directory in dirs.usable:
@@ -446,7 +451,7 @@ class NodeLifecycle:
             ) from e
 
     async def _govern(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Run the embedded controller. After a failed append it loads its log and continues; if
+        """Run the embedded controller. After a failed append it loads its log and continues. If
         that fails, so does the node: a broker without a controller cannot work correctly for
         long."""
         controller = self._controller
@@ -460,7 +465,7 @@ class NodeLifecycle:
             self._background.fail(f"the metadata log failed, so there is no controller: {e}")
 
     async def _campaign(self) -> None:
-        """Be the controller whenever it is this node's turn; between terms, be a candidate."""
+        """Campaign forever, and be the controller after each campaign that this node wins."""
         controller, store = self._controller, self._store
         assert controller is not None and store is not None
         while True:
@@ -529,7 +534,7 @@ class NodeLifecycle:
         nursery.start_soon(self._scrubber.run)
 
     async def _register(self) -> None:
-        """Raises StartError."""
+        """Register the broker. Raises StartError."""
         await self._learn()
         try:
             if self._alone:
@@ -566,8 +571,8 @@ class NodeLifecycle:
             logger.warning("still waiting for a controller: %s", self._why_alone)
 
     async def publish(self, image: MetadataImage) -> None:
-        """Accept an image that is newer than the known one, or the newest one again; the broker
-        reacts if it is ready to."""
+        """Keep an image that is not older than the known one, and publish it to the broker if the
+        broker is registered in it."""
         if image.offset < self.newest.offset:
             return
         self.newest = image
@@ -575,7 +580,8 @@ class NodeLifecycle:
             await self._identify(image.cluster_id)
         if not self._config.is_broker or self._knows_us(image):
             if not self._admitted and (tiered := self._without_storage(image)):
-                # Before any log is opened, which would begin with its local segments.
+                # Check this before any log is opened, because a log would begin with its local
+                # segments.
                 self._refused = StartError(
                     "You have to delete all topics with the property remote.storage.enable=true "
                     f"before disabling tiered storage cluster-wide: {', '.join(tiered)}. Or start "
@@ -587,7 +593,7 @@ class NodeLifecycle:
             await self.broker.publish(image)
 
     def _without_storage(self, image: MetadataImage) -> list[str]:
-        """The topics with remote storage, if this broker has none."""
+        """Return the topics with remote storage, if this broker has none."""
         if self._config.remote_log_storage_system_enable or not self._config.is_broker:
             return []
         return sorted(
@@ -597,7 +603,7 @@ class NodeLifecycle:
         )
 
     async def _publish_newest(self) -> None:
-        """Accept it again: this broker was not registered in it until now."""
+        """Publish the newest image again, because this broker is only now registered in it."""
         await self.publish(self.newest)
 
     async def _identify(self, cluster_id: str) -> None:
@@ -611,11 +617,11 @@ class NodeLifecycle:
         self._learned.set()
 
     def _knows_us(self, image: MetadataImage) -> bool:
-        """Whether the image is from after this broker's registration."""
+        """Return whether the image is from after this broker's registration."""
         me = image.brokers.get(self._config.node_id)
         return me is not None and me.broker_epoch == self._state.broker_epoch
 
 
 def _cluster_of(dirs: LogDirs, disk: Disk) -> str:
-    """The cluster id in the directories; "" if still unknown."""
+    """Return the cluster id in the directories; "" if it is still unknown."""
     return cluster_of(disk, [directory.path for directory in dirs.usable]) or ""

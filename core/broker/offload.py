@@ -1,11 +1,11 @@
-"""Runs blocking work off the loop.
+"""Runs blocking work off the event loop.
 
-fsync, renames, scans and cold reads take milliseconds to seconds; the loop serves every connection
-and must not block. They run in threads, with a limiter for each log directory, so that one slow
-disk leaves threads for the others.
+fsync, renames, scans and cold reads take milliseconds to seconds; the event loop serves every
+connection and must not block. They run in threads, with a limiter for each log directory, so that
+one slow disk leaves threads for the others.
 
-Under the simulator's clock a call in a thread looks idle, and every timeout would expire at once.
-There `inline()` runs the same calls in place, which makes a simulated run a function of its seed.
+With the simulator's clock, a call in a thread looks idle, and every timeout would expire at once.
+There, `inline()` runs the same calls in place, which makes a simulated run a function of its seed.
 """
 
 from collections.abc import Callable, Generator
@@ -32,11 +32,11 @@ async def offload(
     directory: str = "",
     limiter: trio.CapacityLimiter | None = None,
 ) -> T:
-    """Run `fn(*args)` in a thread and wait for it, cancelled or not: half-done disk work has no
-    owner.
+    """Run `fn(*args)` in a thread and wait for it, even if cancelled: unfinished disk work would
+    have no owner.
 
-    `directory` names the log directory the work touches; each has `THREADS_PER_DIRECTORY` threads
-    at most. A `limiter` is given for work that no directory has to wait for.
+    `directory` is the log directory that the work uses; each has at most `THREADS_PER_DIRECTORY`
+    threads. A `limiter` is given for work that should not use a directory's threads.
     """
     if _inline.get():
         await trio.lowlevel.checkpoint()
@@ -48,14 +48,14 @@ async def offload(
         try:
             raise error
         finally:
-            del error  # it refers to this frame: only the collector would free it
+            del error  # it references this frame, which only the garbage collector would free
     return result
 
 
 def _outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
-    """The result of `fn`, and its exception. If trio takes an exception from one thread to another,
-    the exception refers to itself through its frames there, so everything that they hold would stay
-    until a full collection."""
+    """Return the result of `fn`, and its exception. If trio moved an exception from one thread to
+    another, the exception would reference itself through its frames there, so everything that they
+    hold would stay in memory until a full collection."""
     try:
         return fn(*args), None
     except Exception as e:  # noqa: BLE001 (the caller gets it)
@@ -64,7 +64,7 @@ def _outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Except
 
 @contextmanager
 def inline() -> Generator[None]:
-    """Within it, and in tasks started within it, offloaded work runs on the loop."""
+    """Run offloaded work on the event loop, in this block and in tasks started within it."""
     token = _inline.set(True)
     try:
         yield
@@ -73,7 +73,7 @@ def inline() -> Generator[None]:
 
 
 def is_inline() -> bool:
-    """Whether offloaded work runs on the loop here."""
+    """Return whether offloaded work runs on the event loop here."""
     return _inline.get()
 
 

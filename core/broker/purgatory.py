@@ -1,4 +1,4 @@
-"""Waits for something to advance: a high watermark, a log end, a group, an image.
+"""Waits for changes: of a high watermark, a log end, a group, an image.
 
 Kafka's purgatory is an object with callbacks: try, watch, try again, complete once. Here it is
 mostly an await (`until`). A waiter checks, registers, and sleeps until one of its keys is touched;
@@ -6,10 +6,10 @@ then it checks again. Nothing awaits between the check and the registration, so 
 missed, which is the purpose of Kafka's second try.
 
 A fetch at the end of a log waits for each record, and a task for each wait costs as much as reading
-the record. So such a fetch is a `DelayedOperation`, as in Kafka: it is tried when one of its keys
-is touched, and when its time is up. The first few operations touched within `with purgatory:` are
-tried at its end, before another task runs, so that a record is on its way to a consumer before its
-producer has the answer. `serve` tries all others.
+the record. Therefore such a fetch is a `DelayedOperation`, as in Kafka: it is tried when one of its
+keys is touched, and when its deadline passes. The first few operations touched within `with
+purgatory:` are tried at its end, before another task runs, so that a record is sent to a consumer
+before its producer gets the response. `serve` tries all others.
 """
 
 import math
@@ -22,20 +22,23 @@ from typing import Protocol
 import trio
 
 TRIED_AT_ONCE = 4
-"""The number of operations tried at once: a partition's two followers, and consumers."""
+"""The number of operations tried at once: enough for a partition's two followers and some
+consumers."""
 
 TRIED_A_ROUND = 64
-"""Operations that `serve` tries, and ends, between two checkpoints: a few milliseconds."""
+"""The number of operations that `serve` tries, and ends, between two checkpoints: a few
+milliseconds of work."""
 
 SPARE_DEADLINES = 64
-"""Deadlines of operations that are over may be this many more than those of others."""
+"""The number by which the deadlines of completed operations may exceed those of waiting
+operations."""
 
 
 class _Waiter(Protocol):
     """An event, or an operation."""
 
     def set(self) -> None:
-        """One of its keys was touched."""
+        """Note that one of the waiter's keys was touched."""
         ...
 
 
@@ -45,41 +48,42 @@ class DelayedOperation:
     __slots__ = ("deadline", "is_over", "is_touched", "keys", "purgatory")
 
     def __init__(self, purgatory: "Purgatory", keys: Collection[Hashable], deadline: float) -> None:
-        """`deadline` is in seconds of trio's clock. It waits from `Purgatory.delay` on."""
+        """`deadline` is in seconds of trio's clock. The operation waits from `Purgatory.delay`
+        on."""
         self.purgatory = purgatory
         self.keys = keys
         self.deadline = deadline
         self.is_touched = False
-        """Whether it will be tried soon."""
+        """Whether it is queued to be tried."""
         self.is_over = False
 
     def attempt(self, *, expired: bool) -> bool:
-        """Complete if possible, and in any case if its time is up; whether it did. Must not
-        raise."""
+        """Complete the operation if possible, or if it has `expired`. Returns whether it is
+        complete. Must not raise."""
         raise NotImplementedError
 
     def set(self) -> None:
-        """One of its keys was touched."""
+        """Note that one of the operation's keys was touched."""
         self.purgatory.touched(self)
 
 
 class Purgatory:
-    """Requests that wait, by the keys that may complete them.
+    """Requests that wait, by the keys whose changes may complete them.
 
     As a context manager, it tries at its end the operations that were touched within, or the first
     few of them, before any other task runs. The code within may not await, or enter it again.
     """
 
     def __init__(self) -> None:
-        # The inner ones are ordered sets: the first waiter is woken first.
+        # The inner dictionaries are ordered sets: the first waiter is woken first.
         self._waiting: dict[Hashable, dict[_Waiter, None]] = {}
         self._touched = OrderedDict[DelayedOperation, None]()
         """The operations that `serve` must try."""
         self._gathered = OrderedDict[DelayedOperation, None]()
-        """Touched since `__enter__`."""
+        """The operations touched since `__enter__`."""
         self._deadlines: list[tuple[float, int, DelayedOperation]] = []
         self._delayed = 0
-        """How many operations wait."""
+        """The number of waiting operations."""
         self._numbers = count()
         self._gathering = False
         self._wake = trio.Event()
@@ -88,11 +92,11 @@ class Purgatory:
 
     @property
     def size(self) -> int:
-        """How many keys requests wait for."""
+        """The number of keys with waiters."""
         return len(self._waiting)
 
     def awaits(self, key: Hashable) -> bool:
-        """Whether something waits for `key`."""
+        """Return whether anything waits for `key`."""
         return key in self._waiting
 
     async def until(
@@ -104,7 +108,7 @@ class Purgatory:
         """Wait until `ready()`, checked again whenever one of `keys` is touched.
 
         `deadline` is in seconds of trio's clock. Returns the last result of `ready()`: False means
-        that the time ran out.
+        that the deadline passed.
         """
         with trio.CancelScope(deadline=deadline):
             while not ready():
@@ -142,7 +146,7 @@ class Purgatory:
             touched = trio.Event()
 
     def touch(self, key: Hashable) -> None:
-        """Have every waiter on `key` check again."""
+        """Wake every waiter for `key`, to check again."""
         waiting = self._waiting.get(key)
         if waiting:
             for waiter in waiting:
@@ -151,8 +155,8 @@ class Purgatory:
     # --- without a task ---
 
     def delay(self, operation: DelayedOperation) -> None:
-        """Try `operation` whenever one of its keys is touched, until it is over, and when its time
-        is up. The caller has tried it, and has not paused since."""
+        """Try `operation` whenever one of its keys is touched, until it ends, and when its deadline
+        passes. The caller must have tried it, without a checkpoint since."""
         for key in operation.keys:
             self._waiting.setdefault(key, {})[operation] = None
         self._delayed += 1
@@ -161,20 +165,20 @@ class Purgatory:
             self._wake.set()
 
     def end(self, operation: DelayedOperation) -> None:
-        """`operation` is over: completed, or its answer is not wanted anymore."""
+        """End `operation`: it is complete, or its response is no longer wanted."""
         if operation.is_over:
             return
         operation.is_over = True
         for key in operation.keys:
             self._leave(key, operation)
-        operation.keys = ()  # its deadline may stay for long
+        operation.keys = ()  # the entry of its deadline may stay for long
         self._delayed -= 1
         if len(self._deadlines) > 2 * self._delayed + SPARE_DEADLINES:
             self._deadlines = [entry for entry in self._deadlines if not entry[2].is_over]
             heapify(self._deadlines)
 
     def touched(self, operation: DelayedOperation) -> None:
-        """A key of `operation` was touched: it is tried soon."""
+        """Queue `operation`, one of whose keys was touched."""
         if self._gathering:
             operation.is_touched = True
             self._gathered[operation] = None
@@ -191,7 +195,7 @@ class Purgatory:
         if self._gathered:
             self._try(self._gathered, TRIED_AT_ONCE)
             if self._gathered:
-                self._touched.update(self._gathered)  # each stands there once
+                self._touched.update(self._gathered)  # an operation may be in both
                 self._gathered.clear()
                 self._wake.set()
 
@@ -212,19 +216,20 @@ class Purgatory:
             self._sleeps_until = -math.inf
 
     def _try(self, touched: OrderedDict[DelayedOperation, None], at_most: int) -> None:
-        """Try the first operations of `touched`, which leave it."""
+        """Try the first operations of `touched`, and remove them from it."""
         now = trio.current_time() if touched else 0.0
         while touched and at_most:
             operation, _ = touched.popitem(last=False)
             if operation.is_over or not operation.is_touched:
-                continue  # it may stand in two of these
+                continue  # it may be in both queues
             operation.is_touched = False
             at_most -= 1
             if operation.attempt(expired=operation.deadline <= now):
                 self.end(operation)
 
     def _end_expired(self, at_most: int) -> None:
-        """Complete operations whose time is up; those that are over leave the heap's top."""
+        """Complete operations whose deadlines have passed; remove ended ones from the top of the
+        heap."""
         now = trio.current_time()
         while (deadlines := self._deadlines) and at_most:
             deadline, _, operation = deadlines[0]
@@ -233,7 +238,7 @@ class Purgatory:
                     return
                 at_most -= 1
                 operation.attempt(expired=True)
-                self.end(operation)  # which may make the heap again
+                self.end(operation)  # this may replace the heap
             if self._deadlines and self._deadlines[0][2] is operation:
                 heappop(self._deadlines)
 
@@ -245,7 +250,7 @@ class Purgatory:
 
 
 class OffsetWaiters:
-    """Waiters for offsets of a partition: wakes only those whose offset is reached."""
+    """Waiters for offsets of a partition. Wakes only those whose offset is reached."""
 
     __slots__ = ("_count", "_waiting")
 
@@ -273,7 +278,7 @@ class OffsetWaiters:
             heappop(waiting)[2].set()
 
     def release_all(self) -> None:
-        """Wake all waiters, which must check again."""
+        """Wake all waiters, so that they check again."""
         waiting, self._waiting = self._waiting, []
         for _, _, released in waiting:
             released.set()

@@ -1,13 +1,13 @@
-"""Asking a transaction's coordinator before the first batch of the transaction is appended to a
+"""Asks a transaction's coordinator before the first batch of the transaction is appended to a
 partition (KIP-890).
 
 If a leader accepted a batch after the end of its transaction, the batch and everything after it
-would stay undecided forever: no coordinator would send a marker. So the leader asks first. Clients
-of the first protocol have added the partition themselves, and the leader has that verified; for
-clients of the second the leader adds it.
+would stay undecided forever: no coordinator would send a marker. Therefore the leader asks the
+coordinator first. Clients of the first protocol have added the partition themselves, and the leader
+only verifies that; for clients of the second protocol the leader adds it.
 
-Each broker gets one request at a time. Questions that come up before its answer share the next one,
-so the more transactions there are, the more of them share a request.
+Each broker gets one request at a time. Transactions that arrive before its response share the next
+request, so the more transactions there are, the more of them share a request.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Ask(Enum):
     """The kind of verification that a client's request allows, by its version."""
 
     VERIFY = "verify"
-    """It knows no TRANSACTION_ABORTABLE: INVALID_TXN_STATE in its place."""
+    """The client does not know TRANSACTION_ABORTABLE and gets INVALID_TXN_STATE instead."""
     VERIFY_ABORTABLE = "verify, may have to abort"
     ADD = "add"
 
 
 class _Question:
-    """A question about one transaction, and its answer."""
+    """A question about one transaction, and the coordinator's result."""
 
     def __init__(
         self, asked: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
@@ -57,7 +57,7 @@ class _Question:
         self._partitions = partitions
 
     def answer(self, errors: PartitionErrors | ErrorCode) -> None:
-        """An error for each partition, or one for all."""
+        """Set an error for each partition, or one error for all."""
         if isinstance(errors, ErrorCode):
             errors = dict.fromkeys(self._partitions, errors)
         self.errors = errors
@@ -65,7 +65,7 @@ class _Question:
 
 
 class AddPartitionsToTxnManager:
-    """One for each broker."""
+    """Verifies transactions with their coordinators. One for each broker."""
 
     def __init__(
         self,
@@ -74,17 +74,18 @@ class AddPartitionsToTxnManager:
         links: BrokerLinks,
         start_soon: Callable[..., None],
     ) -> None:
-        """`transactions` are the coordinators of this broker, `links` lead to those of others.
-        `start_soon` starts a task of the broker's."""
+        """`transactions` are the coordinators of this broker, `links` connect to other brokers.
+        `start_soon` starts a background task."""
         self._state = state
         self._transactions = transactions
         self._links = links
         self._start_soon = start_soon
         self._unasked: dict[int, deque[_Question]] = {}
-        """The questions that wait for each broker's current request; no entry if it has none."""
+        """The questions that wait for each broker's current request; a broker without a request has
+        no entry."""
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._links.close()
 
     async def ask(
@@ -96,10 +97,11 @@ class AddPartitionsToTxnManager:
         partitions: Sequence[TopicPartition],
         begin: Callable[[], None],
     ) -> PartitionErrors:
-        """An error code for each partition, as the producer's client must see it. If the last
-        transaction of a client of the second protocol is still ending, the request is repeated, for
-        `add.partitions.to.txn.retry.backoff.max.ms`. `begin` is called before each request, because
-        a marker of that last transaction may have ended the verification begun before it."""
+        """Return an error code for each partition, as the producer's client must see it. If the
+        last transaction of a client of the second protocol is still ending, the request is repeated
+        for up to `add.partitions.to.txn.retry.backoff.max.ms`. `begin` is called before each
+        request, because a marker of that last transaction may have ended the previous
+        verification."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -146,12 +148,12 @@ class AddPartitionsToTxnManager:
         return question.errors
 
     async def _ask_node(self, node: int, unasked: deque[_Question]) -> None:
-        """Ask another broker one request after the other, until nothing is left to ask."""
+        """Send another broker one request after the other, until no question is left."""
         try:
             while unasked:
                 questions: dict[str, _Question] = {}
-                # The answer names transactions by their ids: a second question about one waits for
-                # the next request.
+                # A response identifies transactions by their ids, so a second question about one
+                # waits for the next request.
                 for _ in range(len(unasked)):
                     one = unasked.popleft()
                     if questions.setdefault(one.asked.transactional_id, one) is not one:
@@ -194,7 +196,7 @@ class AddPartitionsToTxnManager:
 
 
 def _error_for_client(code: ErrorCode, ask: Ask) -> ErrorCode:
-    """The error that a producer gets for the coordinator's error `code`."""
+    """Return the error that a producer gets for the coordinator's error `code`."""
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code == ErrorCode.TRANSACTION_ABORTABLE and ask is Ask.VERIFY:

@@ -1,5 +1,5 @@
-"""One channel to each other broker, made when it is first needed and again when it broke: for what
-coordinators ask brokers, and brokers coordinators."""
+"""One channel to each other broker, opened when it is first needed and again after it broke: for
+the requests between brokers and coordinators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ CONNECT_MS: Final = 5_000
 
 
 class BrokerLinks:
-    """Channels by node. A channel has one order, so each kind of question has links of its own."""
+    """Channels by node. A channel keeps the order of its requests, so each purpose has links of its
+    own."""
 
     def __init__(self, state: BrokerState, peers: Peers) -> None:
         self._state = state
@@ -23,12 +24,13 @@ class BrokerLinks:
         self._connecting: dict[int, trio.Lock] = {}
 
     async def ask(self, node_id: int, request: Any, *, timeout_ms: float) -> Any:
-        """The answer of another broker. Raises PeerLost, KafkaError(UNSUPPORTED_VERSION)."""
+        """Return the response of another broker. Raises PeerLost,
+        KafkaError(UNSUPPORTED_VERSION)."""
         channel = await self._channel(node_id)
         return await channel.request(request, timeout_ms=timeout_ms)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()

@@ -1,7 +1,7 @@
 """The coordinators of this broker: one for each partition of an internal topic that it leads.
 
-It is the same for every kind of machine: it maps keys to partitions, and its coordinators follow
-the leadership of their partitions. A kind with more than that has its own file
+The runtime is the same for every kind of machine: it maps keys to partitions, and its coordinators
+follow the leadership of their partitions. A kind that needs more has its own file
 (group_coordinators.py).
 """
 
@@ -30,22 +30,21 @@ if TYPE_CHECKING:
     from pk.core.meta.image import Changes, MetadataImage, PartitionImage
 
 _partition_of = lru_cache(maxsize=65536)(coordinator_partition)
-"""Java's hash of a string, character by character, is dear; the same groups send requests
-repeatedly."""
+"""Java's hash of a string is slow in Python, and requests repeat the same groups."""
 
 
 class CoordinatorSettings(NamedTuple):
     """How the logs of one kind of coordinator are written and read."""
 
     commit_timeout_ms: int
-    """How long an answer may be held for the high watermark."""
+    """How long a response may wait for the high watermark, in ms."""
     load_bytes: int
-    """How much of the log is read at once while it loads."""
+    """The size of one read of the log while it loads, in bytes."""
     codec: Codec = Codec.NONE
 
 
 class CoordinatorRuntime(Generic[M]):
-    """Those of one internal topic, by partition."""
+    """The coordinators of one internal topic, by partition."""
 
     def __init__(
         self,
@@ -55,8 +54,8 @@ class CoordinatorRuntime(Generic[M]):
         replicas: Replicas,
         start_soon: Callable[..., None],
     ) -> None:
-        """`make_machine` makes the machine of a coordinator; `start_soon` runs a background task of
-        the broker's."""
+        """`make_machine` creates the machine of a coordinator; `start_soon` starts a background
+        task."""
         self.topic = topic
         self._make_machine = make_machine
         self._state = state
@@ -69,19 +68,19 @@ class CoordinatorRuntime(Generic[M]):
     async def submit(
         self, key: str, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]
     ) -> Reply:
-        """The answer of the coordinator of `key` (see `CoordinatorShard.submit`). Raises
-        NOT_COORDINATOR if it is not here."""
+        """Return the reply of the coordinator of `key` (see `CoordinatorShard.submit`). Raises
+        NOT_COORDINATOR if this broker does not have it."""
         return await self.coordinator(key).submit(decide)
 
     def submit_nowait(
         self, key: str, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]
     ) -> Reply | Awaitable[Reply]:
-        """Have the coordinator of `key` decide at once (see `CoordinatorShard.submit_nowait`).
-        Raises NOT_COORDINATOR if it is not here."""
+        """Let the coordinator of `key` decide at once (see `CoordinatorShard.submit_nowait`).
+        Raises NOT_COORDINATOR if this broker does not have it."""
         return self.coordinator(key).submit_nowait(decide)
 
     def coordinator(self, key: str) -> CoordinatorShard[M]:
-        """The coordinator of `key`. Raises NOT_COORDINATOR."""
+        """Return the coordinator of `key`. Raises NOT_COORDINATOR."""
         number = self.partition_of(key)
         found = self._by_partition.get(number) if number is not None else None
         if found is None:
@@ -89,7 +88,7 @@ class CoordinatorRuntime(Generic[M]):
         return found
 
     def partition_of(self, key: str) -> int | None:
-        """The partition that `key` belongs to; None while there is no such topic."""
+        """Return the partition of `key`, or None if the topic does not exist."""
         topic = self._state.image.topics.get(self.topic)
         if topic is None or not topic.partitions:
             return None
@@ -99,15 +98,15 @@ class CoordinatorRuntime(Generic[M]):
         return iter(list(self._by_partition.values()))
 
     def at(self, partition: int) -> CoordinatorShard[M]:
-        """The coordinator whose log is this partition. Raises NOT_COORDINATOR."""
+        """Return the coordinator whose log is this partition. Raises NOT_COORDINATOR."""
         found = self._by_partition.get(partition)
         if found is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return found
 
     def image_changed(self, image: MetadataImage, found: Changes) -> None:
-        """Load the coordinators that this broker leads now, and close those it leads no more; the
-        machines that stay are handed the image."""
+        """Load the coordinators of new leaderships, and close those whose leadership has ended. The
+        other machines get the image."""
         for topic in found.topics_deleted:
             if topic.name == self.topic:
                 for number in list(self._by_partition):
@@ -157,12 +156,12 @@ class CoordinatorRuntime(Generic[M]):
             self.carry_out,
         )
 
-    # Defined by each kind of coordinator
+    # --- defined by each kind of coordinator ---
 
     def settings(self, config: BrokerConfig) -> CoordinatorSettings:
-        """How its logs are written and read."""
+        """Return the settings for reading and writing the coordinators' logs."""
         raise NotImplementedError
 
     def carry_out(self, coordinator: CoordinatorShard[Any], effect: Effect) -> None:
-        """Begin to carry out an effect of its machine's."""
+        """Begin to carry out an effect of its machine's. Does not wait."""
         raise NotImplementedError(f"{type(self).__name__} knows no effect {effect!r}")

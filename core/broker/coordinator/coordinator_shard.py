@@ -2,18 +2,18 @@
 its log.
 
 A request is decided without an await: decide, append the decision's records as one batch, replay
-them, set timers. Its answer is held until the high watermark passes everything written so far,
+them, set timers. The reply waits until the high watermark has passed everything written so far,
 because it may depend on records that are not yet safe, its own or an earlier request's. With one
-replica the watermark has passed by then, and the answer goes out without a checkpoint.
+replica the high watermark has passed them by then, and the reply is returned without a checkpoint.
 
-A new leader first reads the partition to its end, in slices, off the loop; until then requests get
-COORDINATOR_LOAD_IN_PROGRESS. When the broker loses leadership, it drops the state, and waiting
-requests get NOT_COORDINATOR. When an append fails, nothing has been replayed, and the machine
+A new leader first reads the partition to its end, in slices, off the event loop. Until then,
+requests get COORDINATOR_LOAD_IN_PROGRESS. When the broker loses leadership, it drops the state, and
+waiting requests get NOT_COORDINATOR. If an append fails, nothing has been replayed, and the machine
 stays. A machine that raised an unexpected exception is dropped and loaded again.
 
-The effects of a decision, which happen outside, wait for the same watermark, so that a failover
-cannot undo an effect that was already visible. The result of an effect becomes another decision, if
-this is still the coordinator.
+The effects of a decision, which happen outside, wait for the same high watermark, so that a
+failover cannot undo an effect that was already visible. The result of an effect becomes another
+decision, if this is still the coordinator.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ COORDINATOR_SEQUENCE = 0
 """The sequence of every batch that a coordinator writes in a transaction, as in Kafka; unused."""
 
 TIMER_AGAIN_S: Final = 0.5
-"""When a timer runs out again whose decision the log has refused, as in Apache Kafka."""
+"""If the log has refused the decision of a timer, the timer expires again after this time in
+seconds, as in Apache Kafka."""
 
 REPAIR_WAIT_S: Final = 1.0
-"""How long to wait before a damaged batch is read again. The broker repairs it from a follower."""
+"""The pause before a damaged batch is read again, in seconds. The broker repairs it from a
+follower."""
 
 
 class Machine(Protocol):
@@ -67,14 +69,13 @@ class Machine(Protocol):
     methods that decide requests.
 
     After its log is replayed, a machine gets the image of the cluster (`follow` without changes),
-    then a call of `loaded`. From then on `follow` brings each change of the cluster once, including
-    those during the load, with the image in force. If several changes had to wait, each comes with
-    that same image. No image comes after a newer one.
+    then a call of `loaded`. From then on, `follow` brings each change of the cluster once,
+    including those during the load, with the current image. If several changes had to wait, each
+    comes with that same image. No image comes after a newer one.
     """
 
     log_is_compacted: ClassVar[bool]
-    """Whether of records with the same key only the last one counts, as the log cleaner takes
-    it."""
+    """Whether the log cleaner compacts the log, so that only the last record of each key counts."""
 
     def encode(self, record: Any, /) -> tuple[bytes, bytes | None]: ...
     def decode(self, key: bytes, value: bytes | None, /) -> Any | None: ...
@@ -95,11 +96,11 @@ class State(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     CLOSED = "closed"
-    """It is not the coordinator anymore, or could not be loaded."""
+    """The broker is no longer the coordinator, or could not load it."""
 
 
 class Waiter:
-    """The token of a request that may have to wait for its answer."""
+    """The token of a request whose reply may have to wait."""
 
     __slots__ = ("_answered", "answer", "error", "offset", "ready")
 
@@ -108,18 +109,18 @@ class Waiter:
         self.answer: Any = None
         self.error: KafkaError | None = None
         self.offset = 0
-        """How far the high watermark must be before the answer may go out."""
+        """The offset that the high watermark must reach before the reply is returned."""
         self._answered: trio.Event | None = None
 
     def give(self, answer: Any, offset: int, error: KafkaError | None = None) -> None:
-        """Answer it; the first answer counts."""
+        """Set the reply, unless it is already set."""
         if not self.ready:
             self.ready, self.answer, self.offset, self.error = True, answer, offset, error
             if self._answered is not None:
                 self._answered.set()
 
     async def wait(self) -> None:
-        """Until it is answered."""
+        """Wait for the reply."""
         if not self.ready:
             self._answered = trio.Event()
             await self._answered.wait()
@@ -129,8 +130,8 @@ class _Loaded(NamedTuple):
     """A slice of the log: the records to replay, and the start of the next slice."""
 
     items: list[tuple[int, int, Any]]
-    """(offset, producer id, record); for the end of a transaction, a bool: whether it was
-    committed."""
+    """(offset, producer id, record). For the end of a transaction, the record is a bool: whether
+    the transaction was committed."""
     next_offset: int
 
 
@@ -141,15 +142,15 @@ class ShardEnvironment(NamedTuple):
     timers: Timers[Any]
     start_soon: Callable[..., None]
     commit_timeout_ms: int
-    """How long an answer may be held for the high watermark."""
+    """How long a reply may wait for the high watermark, in ms."""
     load_bytes: int
-    """How much of the log is read at once while loading."""
+    """The size of one read of the log while it loads, in bytes."""
     codec: Codec
     image: Callable[[], MetadataImage]
-    """The one in force."""
+    """Returns the current image."""
     carry_out: Callable[[CoordinatorShard[Any], Effect], None]
-    """Carries out an effect of this kind of machine. It only begins to: it decides nothing before
-    it returns."""
+    """Begins to carry out an effect of this kind of machine. It makes no decision before it
+    returns."""
 
 
 class CoordinatorShard(Generic[M]):
@@ -163,20 +164,20 @@ class CoordinatorShard(Generic[M]):
         self.machine = make_machine()
         self.state = State.LOADING
         self.written = 0
-        """Everything below is replayed: what an answer rests on."""
+        """The offset below which all records are replayed. The next reply depends on them."""
         self._make_machine = make_machine
         self._around = around
         self._waiting: set[Waiter] = set()
         self._loading: trio.CancelScope | None = None
         self._after_load: list[Callable[[M, int], Decision[Any, Any]]] = []
 
-    # Requests
+    # --- requests ---
 
     async def submit(self, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]) -> Reply:
-        """Have `decide(machine, token, now_ms)` decided, and its records appended and replayed. The
-        answer, once all that it depends on is safe.
+        """Decide with `decide(machine, token, now_ms)`, append the records, and replay them.
+        Returns the reply, once all records on which it depends are safe.
 
-        Raises KafkaError: what `decide` raises, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+        Raises KafkaError: the errors of `decide`, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
         COORDINATOR_NOT_AVAILABLE (the append was refused, or not replicated in time).
         """
         answer: Any = self.submit_nowait(decide)
@@ -185,10 +186,9 @@ class CoordinatorShard(Generic[M]):
     def submit_nowait(
         self, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]
     ) -> Reply | Awaitable[Reply]:
-        """Decide, append and replay as `submit` does, at once and without a checkpoint, so that
-        requests take effect in the order in which they came. Returns the answer, or an awaitable of
-        it if there is something to wait for. Both may raise what `submit` does.
-        """
+        """Decide, append and replay like `submit`, at once and without a checkpoint, so that
+        requests take effect in the order of their arrival. Returns the reply, or an awaitable of it
+        if the reply must wait. Both may raise the errors of `submit`."""
         if self.state is not State.ACTIVE:
             raise self._unavailable()
         waiter = Waiter()
@@ -207,12 +207,12 @@ class CoordinatorShard(Generic[M]):
 
     @property
     def is_active(self) -> bool:
-        """Whether it serves."""
+        """Whether the coordinator has loaded its log and serves requests."""
         return self.state is State.ACTIVE
 
     def when_active(self, decide: Callable[[M, int], Decision[Any, Any]]) -> bool:
-        """Run `decide(machine, now_ms)` now or after loading, without an answer. False if the log
-        refused its records."""
+        """Run `decide(machine, now_ms)` now, or after loading, without returning its reply. Returns
+        False if the log refused its records."""
         if self.state is State.LOADING:
             self._after_load.append(decide)
         elif self.state is State.ACTIVE:
@@ -220,19 +220,18 @@ class CoordinatorShard(Generic[M]):
         return True
 
     def follow(self, found: Changes) -> None:
-        """Another image is in force, which differs by `found`."""
-        image = self._around.image  # the one in force when the machine is loaded
+        """Give the machine the current image, whose difference from the last one is `found`."""
+        image = self._around.image  # called after loading, for the then current image
         self.when_active(lambda machine, now_ms: machine.follow(image(), found, now_ms))
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, committed: bool
     ) -> int:
-        """Write the marker that ends a producer's transaction in this partition, and have the
-        machine know of it. The offset after it: the marker is safe when the high watermark has
-        reached this offset.
+        """Write the marker that ends a producer's transaction in this partition, and replay it.
+        Returns the offset that the high watermark must reach before the marker is safe.
 
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what
-        `Partition.append` raises.
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and the errors of
+        `Partition.append`.
         """
         if self.state is not State.ACTIVE:
             raise self._unavailable()
@@ -257,8 +256,8 @@ class CoordinatorShard(Generic[M]):
     def _run_quietly(
         self, decide: Callable[[M, Hashable, int], Decision[Any, Any]], timer: Hashable = None
     ) -> bool:
-        """Run a decision that does not answer a request; its exceptions are logged. Returns False
-        if the log refused its records. `timer` is the timer that caused it, if any."""
+        """Run a decision that does not answer a request, and log its exceptions. Returns False if
+        the log refused its records. `timer` is the timer that caused the decision, if any."""
         try:
             self._run(decide, None)
         except KafkaError as e:
@@ -270,8 +269,8 @@ class CoordinatorShard(Generic[M]):
         return True
 
     def _set_again(self, timer: Hashable) -> None:
-        """Set `timer` again after the log refused the decision that it caused; otherwise a member
-        whose session is over would stay. (Loading a coordinator sets its timers.)"""
+        """Set `timer` again after the log refused the decision that it caused. Otherwise a member
+        whose session has expired would stay. (Loading a coordinator sets its timers.)"""
         around = self._around
         if timer is not None and self.state is State.ACTIVE and not around.timers.has(self, timer):
             around.timers.set(self, timer, around.clock.time() + TIMER_AGAIN_S)
@@ -279,7 +278,8 @@ class CoordinatorShard(Generic[M]):
     def _run(
         self, decide: Callable[[M, Hashable, int], Decision[Any, Any]], token: Hashable
     ) -> Any:
-        """The reply. Raises what `decide` does, and KafkaError if the log refused the records."""
+        """Run a decision, and return its reply. Raises the errors of `decide`, and KafkaError if
+        the log refused the records."""
         now_ms = self._around.clock.now_ms()
         try:
             decision = decide(self.machine, token, now_ms)
@@ -292,8 +292,8 @@ class CoordinatorShard(Generic[M]):
         return decision.reply
 
     def _commit(self, decision: Decision[Any, Any], now_ms: int) -> None:
-        """Append, replay, set timers, answer waiting requests. Raises KafkaError if the log
-        refused the records."""
+        """Append, replay, set timers, and give the waiting requests their replies. Raises
+        KafkaError if the log refused the records."""
         refusal = self._append(decision, now_ms) if decision.records else None
         for waiter, answer in decision.answers:
             if isinstance(waiter, Waiter):
@@ -311,13 +311,14 @@ class CoordinatorShard(Generic[M]):
                 self._around.start_soon(self._carry_out_when_safe, decision.effects, self.written)
 
     def _append(self, decision: Decision[Any, Any], now_ms: int) -> KafkaError | None:
-        """Write and replay. Returns why the log refused, in which case nothing is written; of a
-        decision that is not atomic, nothing but the batches before."""
+        """Append and replay the records. Returns the error if the log refused them, in which case
+        nothing is written. Of a decision that is not atomic, the batches before the refused one are
+        written."""
         records, framed = decision.records, decision.framed
         limit = self.partition.config.max_message_bytes
         bytes_max, hopeless = limit, BATCH_BYTES_MAX
         if decision.atomic:
-            # The log refuses a larger one, and need not be given the rest to know.
+            # The log refuses a larger batch, so building more of it would be useless.
             bytes_max = BATCH_BYTES_MAX
             if self._around.codec is Codec.NONE:
                 hopeless = limit
@@ -359,14 +360,14 @@ class CoordinatorShard(Generic[M]):
         try:
             self._carry_out(effects)
         except Exception:
-            # This task must not end the broker. The log still has the work to do.
+            # An exception here must not end the broker. The log still has the unfinished work.
             logger.exception("%s: a decision cannot be carried out", self.partition.tp)
             if self.state is State.ACTIVE:
                 self._restart()
 
     def _carry_out(self, effects: list[Effect]) -> None:
         if self.state is not State.ACTIVE:
-            return  # the next load, here or elsewhere, finds the work in the log
+            return  # the next load, here or on another broker, finds the work in the log
         for effect in effects:
             if isinstance(effect, Compute):
                 self._around.start_soon(self._compute, effect, self.machine)
@@ -422,11 +423,11 @@ class CoordinatorShard(Generic[M]):
             return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return KafkaError(ErrorCode.NOT_COORDINATOR)
 
-    # Its life
+    # --- loading and closing ---
 
     async def load(self) -> None:
-        """Read the partition to its end, then serve. A damaged batch is waited for until it is
-        repaired. A partition that cannot be read is closed, and the reason logged."""
+        """Read the partition to its end, then serve. If a batch is damaged, wait until it is
+        repaired. If the partition cannot be read, close the coordinator and log the reason."""
         with trio.CancelScope() as self._loading:
             try:
                 await self._load()
@@ -453,14 +454,14 @@ class CoordinatorShard(Generic[M]):
             except KafkaError as e:
                 if e.code != ErrorCode.OFFSET_OUT_OF_RANGE or offset >= log.state.log_start_offset:
                     raise
-                offset = log.state.log_start_offset  # compacted or trimmed while we read
+                offset = log.state.log_start_offset  # compacted or trimmed during the load
                 continue
             for item in items:
                 await let_others_run()
                 _replay(machine, *item)
             await trio.lowlevel.checkpoint()
         if self.state is not State.LOADING:
-            return  # closed, maybe before this began
+            return  # closed, perhaps before the load began
         self.written = end
         self.state = State.ACTIVE
         now_ms = self._around.clock.now_ms()
@@ -480,12 +481,12 @@ class CoordinatorShard(Generic[M]):
         """Stop being the coordinator: drop the state; waiting requests get NOT_COORDINATOR."""
         self.state = State.CLOSED
         self._drop()
-        # Timers that were to come up much later still name this coordinator: they need not keep its
-        # state.
+        # Timers that would have expired much later still refer to this coordinator, and must not
+        # keep its state in memory.
         self.machine = self._make_machine()
 
     def _restart(self) -> None:
-        """The state may not be what the log says: read it again."""
+        """Load the log again, because the state may differ from it."""
         self._drop()
         self.machine = self._make_machine()
         self.state = State.LOADING
@@ -501,14 +502,14 @@ class CoordinatorShard(Generic[M]):
 
 
 def _read(log: Log, machine: Machine, offset: int, end: int, bytes_max: int) -> _Loaded:
-    """Read the next slice of the log, in a thread. In a log that may be compacted, records that
-    a later one in the slice replaces are left out: most records of a busy group's coordinator are
+    """Read the next slice of the log, in a thread. In a log that may be compacted, records that a
+    later one in the slice replaces are left out: most records of a busy group's coordinator are
     offsets that were committed again."""
     data = log.reader.read_bytes(offset, bytes_max, end)
     found: list[tuple[int, int, bytes, bytes | None]] = []
     markers: dict[int, tuple[int, int, Any]] = {}
     last: dict[bytes, int] = {}
-    """Key → the offset of its last record outside of transactions."""
+    """Key → the offset of its last record outside transactions."""
     view = memoryview(data)
     next_offset = offset
     for position, header in iter_headers(data):
@@ -551,7 +552,8 @@ def _replay(machine: Machine, offset: int, producer_id: int, item: Any) -> None:
 
 
 def error_for_client(error: KafkaError) -> KafkaError:
-    """The error that a client gets when the coordinator's log fails with `error`, as in Kafka."""
+    """Return the error that a client gets if the coordinator's log fails with `error`, as in
+    Kafka."""
     match error.code:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -574,8 +576,8 @@ def error_for_client(error: KafkaError) -> KafkaError:
 
 
 async def all_of(answers: list[Any]) -> list[Any]:
-    """Answers of several coordinators: those that must be waited for are, one after another. Raises
-    the first error."""
+    """Return the replies of several coordinators, and await those that are awaitables one after
+    another. Raises the first error."""
     results: list[Any] = []
     try:
         for answer in answers:

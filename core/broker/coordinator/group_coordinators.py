@@ -35,7 +35,7 @@ FEATURES: Final = {
     "share": SHARE_VERSION,
     "streams": STREAMS_VERSION,
 }
-"""Type of group → the feature that turns it on."""
+"""Type of group → the feature that enables it."""
 
 
 class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
@@ -113,7 +113,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
         )
 
     def has_share_group(self, group_id: str) -> bool:
-        """Whether this broker coordinates a share group of this name."""
+        """Return whether this broker coordinates a share group with this name."""
         try:
             coordinator = self.coordinator(group_id)
         except KafkaError:
@@ -122,7 +122,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
         return coordinator.is_active and group is not None and group.type == "share"
 
     def check_loaded(self) -> None:
-        """Raise COORDINATOR_LOAD_IN_PROGRESS if some groups are not known yet."""
+        """Raise COORDINATOR_LOAD_IN_PROGRESS if a coordinator has not loaded its groups yet."""
         if any(c.state is State.LOADING for c in self):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

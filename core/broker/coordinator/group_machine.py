@@ -1,7 +1,7 @@
-"""The machine of groups of every type, with the settings that the config gives it.
+"""The machine of groups of every type, with the settings from the config.
 
-Imported when this broker first leads a partition of `__consumer_offsets`: it takes a tenth of the
-time in which a broker starts.
+It is imported when this broker first leads a partition of `__consumer_offsets`, because the import
+takes a tenth of a broker's start time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pk.core.group.settings import (
 
 
 def group_machine(config: BrokerConfig, new_id: NewId) -> GroupMachine:
-    """A machine without groups. `new_id` makes ids of members and groups."""
+    """Return a machine without groups. `new_id` generates ids of members and groups."""
     settings = GroupSettings(
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         min_session_timeout_ms=config.group_min_session_timeout_ms,

@@ -1,10 +1,10 @@
 """Sends the markers of transactions to the leaders of their partitions, until all are written.
 
-It carries out the `SendMarkers` of transaction machines. Markers wait in a queue for each leader;
-one request takes all that wait for it. While a few requests are under way to a leader, further
-markers gather, so requests grow with the load. Markers that a leader has written are reported to
-the coordinator that asked. Refused ones are sent again after a pause, to the partition's leader at
-that time; a partition of a deleted topic no longer needs a marker.
+It carries out the `SendMarkers` of transaction machines. Markers wait in a queue for each leader,
+and one request takes all that wait. During the requests to a leader further markers accumulate, so
+requests grow with the load. Markers that a leader has written are reported to their coordinator.
+Refused markers are sent again after a pause, to the partition's leader at that time; a partition of
+a deleted topic no longer needs a marker.
 
 Closing a coordinator discards its markers: the next coordinator finds the unsent ones in its log.
 """
@@ -34,13 +34,13 @@ from pk.core.wire.messages.write_txn_markers import (
 logger = logging.getLogger("pk.transactions")
 
 REQUESTS_MAX: Final = 5
-"""Requests under way to one leader."""
+"""The maximum number of concurrent requests to one leader."""
 PARTITIONS_MAX: Final = 2000
 """The maximum number of markers in one request, unless a single transaction has more."""
 
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0
-"""The longest pause before a refused marker is sent again; pauses double up to this."""
+"""The longest pause before a refused marker is sent again, in seconds. Pauses double up to this."""
 
 SETTLED: Final = (
     ErrorCode.NONE,
@@ -48,21 +48,21 @@ SETTLED: Final = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 )
-"""After these a partition needs no marker."""
+"""The error codes after which a partition needs no marker."""
 
 
 class _Due(NamedTuple):
-    """Partitions of one transaction that are led by one node, and need a marker."""
+    """Partitions of one transaction that have the same leader and need a marker."""
 
     coordinator: CoordinatorShard[TransactionMachine]
     markers: SendMarkers
     partitions: tuple[TopicPartition, ...]
     pause_s: float
-    """How long to wait if they are refused."""
+    """The pause before they are sent again if they are refused, in seconds."""
 
 
 class MarkerSender:
-    """One for each broker."""
+    """Sends markers. One for each broker."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class MarkerSender:
         writer: MarkerWriter,
         start_soon: Callable[..., None],
     ) -> None:
-        """`writer` writes the markers of this broker's own partitions; `start_soon` runs a
-        background task of the broker's."""
+        """`writer` writes the markers of this broker's own partitions; `start_soon` starts a
+        background task."""
         self._state = state
         self._links = links
         self._writer = writer
@@ -81,15 +81,15 @@ class MarkerSender:
         self._under_way: dict[int, int] = {}
 
     def send(self, coordinator: CoordinatorShard[TransactionMachine], markers: SendMarkers) -> None:
-        """Begin to carry out `markers` for `coordinator`; never blocks, and decides nothing before
-        it returns."""
+        """Begin to send `markers` for `coordinator`. Never blocks, and makes no decision before it
+        returns."""
         if markers.partitions:
             self._enqueue(coordinator, markers, markers.partitions, PAUSE_S_MIN)
         else:
             self._start_soon(self._report_empty, coordinator, markers)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._links.close()
 
     async def _report_empty(
@@ -104,8 +104,8 @@ class MarkerSender:
         partitions: Iterable[TopicPartition],
         pause_s: float,
     ) -> None:
-        """Queue partitions for their leaders. Those without a leader wait; those of deleted topics
-        are done."""
+        """Queue partitions for their leaders. Those without a leader are queued again after a
+        pause; those of deleted topics are reported as written."""
         image = self._state.image
         by_leader: dict[int, list[TopicPartition]] = {}
         gone: list[TopicPartition] = []
@@ -182,7 +182,7 @@ class MarkerSender:
             await self._report(coordinator, marked)
 
     async def _again(self, refused: list[_Due]) -> None:
-        """Send again, after a pause, to the leaders at that time."""
+        """Queue the markers again after a pause, for the leaders at that time."""
         await trio.sleep(max(due.pause_s for due in refused))
         for due in refused:
             if due.coordinator.is_active:
@@ -192,7 +192,8 @@ class MarkerSender:
     async def _report(
         self, coordinator: CoordinatorShard[TransactionMachine], marked: list[Marked]
     ) -> None:
-        """Report to the coordinator, and retry while its log refuses the resulting records."""
+        """Report the written markers to the coordinator, and retry while its log refuses the
+        resulting records."""
         while coordinator.is_active:
             if coordinator.when_active(lambda machine, now_ms: machine.marked(marked, now_ms)):
                 return

@@ -5,8 +5,8 @@ the coordinator that sends it. The partition refuses a marker of an older produc
 epoch. The second protocol (KIP-890, KIP-1228) gives the marker a higher epoch than every record of
 its transaction, so a late marker cannot end the next transaction.
 
-If the partition is a coordinator's own log, the marker goes through that coordinator, because its
-machine must know of it: the offsets committed in the transaction take effect then, or are dropped.
+If the partition is a coordinator's own log, the marker is written by that coordinator, because its
+machine must replay it: the offsets committed in the transaction then take effect, or are dropped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class MarkerWriter:
     def __init__(
         self, replicas: Replicas, clock: Clock, coordinators: Iterable[CoordinatorRuntime[Any]]
     ) -> None:
-        """`coordinators` are those to whose logs transactions write."""
+        """`coordinators` are those whose logs transactions write to."""
         self._replicas = replicas
         self._clock = clock
         self._coordinators = {one.topic: one for one in coordinators}
@@ -56,8 +56,8 @@ class MarkerWriter:
     async def write(
         self, request: WriteTxnMarkersRequest, *, timeout_ms: int
     ) -> WriteTxnMarkersResponse:
-        """Append every marker, and wait until they are safe, at most `timeout_ms`; an error code
-        for each partition."""
+        """Append every marker, and wait until they are safe, at most `timeout_ms`. Returns an error
+        code for each partition."""
         written: list[_Written] = []
         response = WriteTxnMarkersResponse()
         for marker in request.markers:
@@ -76,7 +76,8 @@ class MarkerWriter:
                     except KafkaError as e:
                         answer.error_code = e.code
                     except Exception:
-                        # The other partitions get theirs, and the task that sends them lives on.
+                        # The other partitions must get their markers, and the task that sends them
+                        # must not end.
                         logger.exception("%s-%d: a marker cannot be written", topic.name, index)
                         answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
                     await let_others_run()
@@ -119,8 +120,8 @@ class MarkerWriter:
 
 
 def _check_newer(partition: Partition, marker: WritableTxnMarker) -> None:
-    """Raise INVALID_PRODUCER_EPOCH for the marker of an earlier transaction than the one that is
-    open here."""
+    """Raise INVALID_PRODUCER_EPOCH if the marker belongs to an earlier transaction than the open
+    one."""
     state = partition.log.state.producers.get(marker.producer_id)
     if state is not None and state.txn_first_offset >= 0 and marker.producer_epoch <= state.epoch:
         raise KafkaError(

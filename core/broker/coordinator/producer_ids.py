@@ -1,5 +1,5 @@
-"""Producer ids, from blocks that the controller hands out (KIP-730): no id is ever given twice in a
-cluster."""
+"""Producer ids, from blocks that the controller allocates (KIP-730): no id is ever assigned twice
+in a cluster."""
 
 import trio
 
@@ -11,7 +11,7 @@ from pk.core.wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 
 
 class ProducerIds:
-    """The producer ids that this broker may hand out. The rest of a block is lost when the broker
+    """The producer ids that this broker may assign. The rest of a block is lost when the broker
     stops."""
 
     def __init__(self, state: BrokerState, controller_client: NodeToController) -> None:
@@ -22,7 +22,7 @@ class ProducerIds:
         self._allocating = trio.Lock()
 
     async def next(self) -> int:
-        """An unused producer id. Raises the controller client's errors if the controller is
+        """Return an unused producer id. Raises the controller client's errors if the controller is
         unreachable."""
         if self._next == self._end:
             async with self._allocating:
@@ -34,7 +34,7 @@ class ProducerIds:
         return producer_id
 
     async def _allocate(self) -> ProducerIdBlock:
-        """A block of ids from the controller. Raises KafkaError."""
+        """Return a block of ids from the controller. Raises KafkaError."""
         state = self._state
         request = AllocateProducerIdsRequest(
             broker_id=state.node_id, broker_epoch=state.broker_epoch

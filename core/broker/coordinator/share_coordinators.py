@@ -1,7 +1,9 @@
 """The share coordinators: one for each partition of `__share_group_state` that this broker leads
-(KIP-932). Other brokers send them five kinds of requests, each of which may name many share
-partitions. Every share partition has its own coordinator, found by `coordinator_key`, and every
-answer has its own error.
+(KIP-932).
+
+Other brokers send them five kinds of requests, each of which may list many share partitions. Every
+share partition has its own coordinator, found by `coordinator_key`, and its own error in the
+response.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.coordinator")
 
 Decide = Callable[[ShareCoordinatorMachine, ShareKey, Any, int], Decision[Record, Any]]
-"""(machine, share partition, what the request says of it, now in ms) → decision."""
+"""(machine, share partition, its part of the request, now in ms) → decision."""
 
 
 class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
@@ -83,7 +85,7 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
         )
 
     def carry_out(self, coordinator: CoordinatorShard[Any], effect: Any) -> None:
-        """See `CoordinatorRuntime.carry_out`: deletes the unneeded beginning of the log."""
+        """Delete the unneeded beginning of the log (see `CoordinatorRuntime.carry_out`)."""
         assert isinstance(effect, PruneLog)
         partition = coordinator.partition
         if not partition.leads or partition.offline is not None:
@@ -94,8 +96,8 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
             logger.warning("%s: could not delete unneeded share state: %s", partition.tp, e)
 
     async def create_topic(self) -> None:
-        """Have `__share_group_state` created, if it is missing. A refusal is logged: the sender
-        repeats the request."""
+        """Create `__share_group_state` if it is missing. A refusal is logged; the sender
+        retries."""
         try:
             refused = await self._topic_creation.create([SHARE_STATE_TOPIC])
         except KafkaError as e:
@@ -109,7 +111,7 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
     async def initialize(
         self, request: initializing.InitializeShareGroupStateRequest
     ) -> initializing.InitializeShareGroupStateResponse:
-        """InitializeShareGroupState 0."""
+        """Handle InitializeShareGroupState 0."""
         return await self._answer(
             INITIALIZE,
             request,
@@ -121,7 +123,7 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
     async def read(
         self, request: reading.ReadShareGroupStateRequest
     ) -> reading.ReadShareGroupStateResponse:
-        """ReadShareGroupState 0."""
+        """Handle ReadShareGroupState 0."""
         return await self._answer(
             READ,
             request,
@@ -132,7 +134,7 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
     async def write(
         self, request: writing.WriteShareGroupStateRequest
     ) -> writing.WriteShareGroupStateResponse:
-        """WriteShareGroupState 0–1."""
+        """Handle WriteShareGroupState 0–1."""
         return await self._answer(
             WRITE,
             request,
@@ -153,7 +155,7 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
     async def delete(
         self, request: deleting.DeleteShareGroupStateRequest
     ) -> deleting.DeleteShareGroupStateResponse:
-        """DeleteShareGroupState 0."""
+        """Handle DeleteShareGroupState 0."""
         return await self._answer(
             DELETE, request, lambda machine, key, _, now_ms: machine.delete(key, now_ms)
         )
@@ -161,7 +163,7 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
     async def read_summary(
         self, request: summarizing.ReadShareGroupStateSummaryRequest
     ) -> summarizing.ReadShareGroupStateSummaryResponse:
-        """ReadShareGroupStateSummary 0–1."""
+        """Handle ReadShareGroupStateSummary 0–1."""
         return await self._answer(
             READ_SUMMARY,
             request,
@@ -176,8 +178,8 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
         decide: Decide,
         fields_of: Callable[[Any], Fields] = lambda _: {},
     ) -> Any:
-        """Have the coordinator of each share partition decide; `fields_of` says what its reply is
-        in the answer."""
+        """Submit each share partition to its coordinator. `fields_of` returns the response's fields
+        for the coordinator's reply."""
 
         async def answer_one(key: ShareKey, asked: Any) -> Fields:
             try:

@@ -1,9 +1,9 @@
 """Describes, sets and deletes the progress of share groups in their topics.
 
 The group's coordinator knows the share partitions, and their share coordinators know the progress
-of delivery. So each of these operations takes two or three steps. The coordinator first logs what
-it will do, and finally that it is done. After a failure the next coordinator finds this in the log,
-and repeating a step does no harm.
+of delivery. Therefore each of these operations takes two or three steps. The coordinator first logs
+what it will do, and finally that it is done. After a failure the next coordinator finds this in the
+log, and repeating a step does no harm.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pk.core.wire.messages.list_offsets import (
 
 UNKNOWN_LAG: Final = -1
 TIMEOUT_MS: Final = 10_000
-"""The timeout for one answer of a leader."""
+"""The timeout of one request to a leader, in ms."""
 
 _NO_PARTITION: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -44,7 +44,7 @@ _NO_PARTITION: Final = (
 
 
 class ShareOffsets:
-    """One for each broker."""
+    """The offsets of share groups. One for each broker."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ShareOffsets:
         share_state_client: ShareStateClient,
         links: BrokerLinks,
     ) -> None:
-        """`links` lead to the leaders of partitions, who know where these end."""
+        """`links` connect to the leaders of partitions, which know the ends of their logs."""
         self._state = state
         self._replicas = replicas
         self._groups = groups
@@ -62,7 +62,7 @@ class ShareOffsets:
         self._links = links
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._links.close()
 
     # --- describe ---
@@ -70,7 +70,8 @@ class ShareOffsets:
     async def describe(
         self, asked: describing.DescribeShareGroupOffsetsRequestGroup
     ) -> describing.DescribeShareGroupOffsetsResponseGroup:
-        """One group of a DescribeShareGroupOffsets. Raises KafkaError, which is the group's own."""
+        """Describe one group of a DescribeShareGroupOffsets request. Raises KafkaError, the error
+        of this group."""
         group_id = asked.group_id
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -123,7 +124,7 @@ class ShareOffsets:
     async def _ends(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int | KafkaError]:
-        """The high watermark of each, as its leader knows it."""
+        """Return the high watermark of each partition, from its leader."""
         found: dict[TopicPartition, int | KafkaError] = {}
         elsewhere: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp in partitions:
@@ -170,7 +171,7 @@ class ShareOffsets:
     async def alter(
         self, request: altering.AlterShareGroupOffsetsRequest
     ) -> altering.AlterShareGroupOffsetsResponse:
-        """AlterShareGroupOffsets. Raises KafkaError, which is the whole request's."""
+        """Handle AlterShareGroupOffsets. Raises KafkaError, the error of the whole request."""
         group_id = request.group_id
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
@@ -209,8 +210,8 @@ class ShareOffsets:
         return response
 
     async def _carry_out(self, effect: InitializeShareState) -> dict[tuple[Uuid, int], KafkaError]:
-        """Set new start offsets of share partitions, and tell the group. Returns errors by
-        partition."""
+        """Set new start offsets of share partitions, and report them to the group's coordinator.
+        Returns errors by partition."""
         done: dict[Uuid, set[int]] = defaultdict(set)
         failed: dict[Uuid, set[int]] = defaultdict(set)
         errors: dict[tuple[Uuid, int], KafkaError] = {}
@@ -233,7 +234,7 @@ class ShareOffsets:
     async def delete(
         self, request: deleting.DeleteShareGroupOffsetsRequest
     ) -> deleting.DeleteShareGroupOffsetsResponse:
-        """DeleteShareGroupOffsets. Raises KafkaError, which is the whole request's."""
+        """Handle DeleteShareGroupOffsets. Raises KafkaError, the error of the whole request."""
         group_id = request.group_id
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
@@ -266,9 +267,9 @@ class ShareOffsets:
         return response
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete the state of a share group's partitions, before the group is deleted. Does
-        nothing for a group of another type, or that does not exist. Raises KafkaError if the
-        group must stay."""
+        """Delete the state of a share group's partitions, before the group is deleted. Does nothing
+        for a group of another type, or that does not exist. Raises KafkaError if the group must not
+        be deleted."""
         partitions: Partitions = await self._groups.submit(
             group_id, lambda machine, _, now_ms: machine.begin_delete_share_group(group_id, now_ms)
         )
@@ -276,7 +277,8 @@ class ShareOffsets:
             raise error
 
     async def _forget(self, group_id: str, partitions: Partitions) -> dict[Uuid, KafkaError]:
-        """Delete the state of share partitions, and tell the group. Returns errors by topic."""
+        """Delete the state of share partitions, and report this to the group's coordinator. Returns
+        errors by topic."""
         if not partitions:
             return {}
         found = await self._share_state_client.delete(group_id, partitions)
@@ -306,7 +308,7 @@ def _unknown_topic(
 def _described(
     number: int, summary: StateSummary | KafkaError, end: int | KafkaError | None
 ) -> describing.DescribeShareGroupOffsetsResponsePartition:
-    """The description of one share partition, whose log ends at `end`."""
+    """Return the description of one share partition, whose log ends at `end`."""
     partition = describing.DescribeShareGroupOffsetsResponsePartition(
         partition_index=number, start_offset=NO_OFFSET, lag=UNKNOWN_LAG
     )

@@ -44,12 +44,13 @@ from pk.core.wire.messages import read_share_group_state_summary as summarizing
 from pk.core.wire.messages import write_share_group_state as writing
 
 PATIENCE_S: Final = 30.0
-"""How long a coordinator is looked for."""
+"""How long a request for a missing coordinator is repeated, in seconds."""
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0
-"""The limits of the wait before a repeated request to a coordinator, which doubles each time."""
+"""The limits of the pause before a repeated request to a coordinator, in seconds; the pause doubles
+each time."""
 TIMEOUT_MS: Final = 10_000
-"""The timeout for one answer of another broker."""
+"""The timeout of one request to another broker, in ms."""
 
 AGAIN: Final = frozenset(
     {
@@ -58,21 +59,21 @@ AGAIN: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""After these errors, another broker is the coordinator, or will soon be."""
+"""The errors after which another broker is the coordinator, or will soon be."""
 
 Partitions = Mapping[Uuid, frozenset[int]]
 
 
 class Asked(NamedTuple):
-    """A coordinator's answer for one share partition."""
+    """A coordinator's result for one share partition."""
 
     error: KafkaError | None
     answer: Any = None
-    """The partition's part of the response, None with an error."""
+    """The partition's part of the response; None with an error."""
 
 
 class ShareStateClient:
-    """One for each broker."""
+    """Sends requests to share coordinators. One for each broker."""
 
     def __init__(
         self,
@@ -95,12 +96,12 @@ class ShareStateClient:
         self._purgatory = purgatory
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._links.close()
 
     async def initialize(self, effect: InitializeShareState) -> tuple[Partitions, Partitions]:
-        """Give share partitions a beginning. Those that have one now, and those that could not be
-        given one."""
+        """Initialize the state of share partitions. Returns the initialized ones, and those that
+        failed."""
         found = await self.initialize_all(effect)
         done: dict[Uuid, set[int]] = defaultdict(set)
         failed: dict[Uuid, set[int]] = defaultdict(set)
@@ -112,7 +113,7 @@ class ShareStateClient:
         )
 
     async def initialize_all(self, effect: InitializeShareState) -> dict[ShareKey, Asked]:
-        """The same, with what each of them was answered."""
+        """Like `initialize`, but return the result for each share partition."""
         about: dict[ShareKey, Any] = {}
         for topic_id, partition in _each(effect.offsets):
             await let_others_run()
@@ -124,8 +125,8 @@ class ShareStateClient:
         return await self._ask(INITIALIZE, effect.group_id, about)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ReadState:
-        """The stored state of a share partition; the leader's epoch fences earlier leaders. Raises
-        KafkaError."""
+        """Return the stored state of a share partition. The leader's epoch fences earlier leaders.
+        Raises KafkaError."""
         asked = reading.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
         answer = await self._ask_one(READ, key, asked)
         return ReadState(
@@ -138,7 +139,7 @@ class ShareStateClient:
         )
 
     async def write(self, key: ShareKey, leader_epoch: int, write: StateWrite) -> None:
-        """Store what changed in a share partition. Raises KafkaError."""
+        """Store a change of a share partition's state. Raises KafkaError."""
         asked = writing.PartitionData(
             partition=key.partition,
             state_epoch=write.state_epoch,
@@ -150,7 +151,7 @@ class ShareStateClient:
         await self._ask_one(WRITE, key, asked)
 
     async def delete(self, group_id: str, partitions: Partitions) -> dict[ShareKey, Asked]:
-        """Have share partitions forgotten."""
+        """Delete the state of share partitions."""
         about: dict[ShareKey, Any] = {}
         for topic_id, partition in _each(partitions):
             await let_others_run()
@@ -161,7 +162,7 @@ class ShareStateClient:
     async def summaries(
         self, group_id: str, partitions: Partitions
     ) -> dict[ShareKey, StateSummary | KafkaError]:
-        """The progress of delivery."""
+        """Return the progress of delivery in share partitions."""
         about: dict[ShareKey, Any] = {}
         for topic_id, partition in _each(partitions):
             await let_others_run()
@@ -183,7 +184,7 @@ class ShareStateClient:
     # --- finding coordinators ---
 
     async def _ask_one(self, kind: StateRequest, key: ShareKey, asked: Any) -> Any:
-        """The coordinator's answer for one share partition. Raises KafkaError."""
+        """Return the coordinator's result for one share partition. Raises KafkaError."""
         found = (await self._ask(kind, key.group_id, {key: asked}))[key]
         if found.error is not None:
             raise without_frames(found.error)
@@ -192,8 +193,8 @@ class ShareStateClient:
     async def _ask(
         self, kind: StateRequest, group_id: str, about: Mapping[ShareKey, Any]
     ) -> dict[ShareKey, Asked]:
-        """Send requests to the coordinators of all share partitions in `about`, and repeat those to
-        missing ones."""
+        """Send requests to the coordinators of all share partitions in `about`, and repeat those
+        whose coordinator was missing."""
         found: dict[ShareKey, Asked] = {}
         left: Mapping[ShareKey, Any] = about
         pause_s = PAUSE_S_MIN
@@ -257,7 +258,7 @@ class ShareStateClient:
 
 
 def _each(partitions: Mapping[Uuid, Iterable[int]]) -> Iterator[tuple[Uuid, int]]:
-    """(topic id, partition) of each share partition, in order within a topic."""
+    """Yield (topic id, partition) of each share partition, in order within a topic."""
     for topic_id, of_topic in partitions.items():
         for partition in sorted(of_topic):
             yield topic_id, partition

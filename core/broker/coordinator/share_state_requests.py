@@ -1,8 +1,8 @@
-"""The five requests to share coordinators, which have one shape.
+"""The five requests to share coordinators, which have the same structure.
 
-Each names a group, and share partitions as topics with partitions; the answer has the same topics
-and partitions, each partition with an error of its own. This module builds requests and answers,
-in turns if they name many.
+Each has a group, and share partitions as topics with partitions. The response has the same topics
+and partitions, each partition with its own error. This module builds requests and responses, and
+lets other tasks run if they are large.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pk.core.wire.messages import read_share_group_state_summary as summarizing
 from pk.core.wire.messages import write_share_group_state as writing
 
 Fields = Mapping[str, Any]
-"""The fields of an answer for one share partition, except its number."""
+"""The fields of a response for one share partition, except its number."""
 
 
 class StateRequest(NamedTuple):
-    """The classes of one of the five."""
+    """The classes of one of the five requests."""
 
     request: Callable[..., Any]
     topic: Callable[..., Any]
@@ -35,7 +35,7 @@ class StateRequest(NamedTuple):
     partition_result: Callable[..., Any]
 
     async def ask(self, group_id: str, about: Mapping[ShareKey, Any]) -> Any:
-        """The request about these share partitions, with the fields for each."""
+        """Return the request about these share partitions, with the fields for each."""
         topics: dict[Uuid, list[Any]] = defaultdict(list)
         for key, asked in about.items():
             await let_others_run()
@@ -49,8 +49,9 @@ class StateRequest(NamedTuple):
     async def answer(
         self, request: Any, answer_one: Callable[[ShareKey, Any], Awaitable[Fields]]
     ) -> Any:
-        """The answer to a request, one share partition after another. As in Kafka, there is none
-        for a topic without partitions, and none at all if no group is named."""
+        """Return the response to a request, with the results of `answer_one` for one share
+        partition after another. As in Kafka, a topic without partitions is left out, and everything
+        is if no group is named."""
         results: list[Any] = []
         for topic in request.topics if request.group_id else ():
             partitions: list[Any] = []
@@ -64,7 +65,7 @@ class StateRequest(NamedTuple):
         return self.response(results=results)
 
     def refuse(self, request: Any, error: KafkaError, version: int) -> Any:
-        """The answer that says the same error of every share partition."""
+        """Return the response with the same error for every share partition."""
         return self.response(
             results=[
                 self.topic_result(

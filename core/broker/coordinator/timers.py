@@ -1,9 +1,9 @@
-"""The timers of all coordinators of one kind: many are set, and most are set again before they run
-out.
+"""The timers of all coordinators of one kind. There are many, and most are set again before they
+expire.
 
-A session's timer moves with every heartbeat. So moving one later costs a dictionary's write: the
-heap keeps the old entry, and when that comes up, the timer's true time is looked at and the entry
-goes back in.
+Every heartbeat moves a session's timer. Therefore moving a timer to a later time only changes a
+dictionary. The heap keeps the old entry; when that entry is due, it is replaced with one for the
+timer's current time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 import trio
 
 SPARE_ENTRIES: Final = 64
-"""How many more stale entries than timers the heap may have."""
+"""The number by which stale entries of the heap may exceed the timers."""
 
 Owner = TypeVar("Owner", bound=Hashable)
 
@@ -27,15 +27,15 @@ class Timers(Generic[Owner]):
     def __init__(self) -> None:
         self._at: dict[Owner, dict[Hashable, float]] = {}
         self._set = 0
-        """How many timers are set."""
+        """The number of timers."""
         self._heap: list[tuple[float, int, Owner, Hashable]] = []
         self._queued: dict[tuple[Owner, Hashable], float] = {}
-        """The earliest entry of a timer in the heap."""
+        """The earliest entry of each timer in the heap."""
         self._count = count()
         self._sooner = trio.Event()
 
     def set(self, owner: Owner, key: Hashable, at: float) -> None:
-        """Set the timer to expire at `at`, whatever it was set to before."""
+        """Set the timer to expire at `at`, which replaces its previous time."""
         timers = self._at.setdefault(owner, {})
         if key not in timers:
             self._set += 1
@@ -45,13 +45,13 @@ class Timers(Generic[Owner]):
             self._push(owner, key, at)
 
     def cancel(self, owner: Owner, key: Hashable) -> None:
-        """Have it never run out."""
+        """Cancel the timer, if it is set."""
         if self._at.get(owner, {}).pop(key, None) is not None:
             self._set -= 1
             self._sweep()
 
     def has(self, owner: Owner, key: Hashable) -> bool:
-        """Whether the timer is set."""
+        """Return whether the timer is set."""
         return key in self._at.get(owner, {})
 
     def forget(self, owner: Owner) -> None:
@@ -63,7 +63,7 @@ class Timers(Generic[Owner]):
         return self._set
 
     async def run(self, fire: Callable[[Owner, Hashable], None]) -> None:
-        """Call `fire(owner, key)` for each timer that runs out, until cancelled."""
+        """Call `fire(owner, key)` for each timer that expires, until cancelled."""
         while True:
             if not self._heap or self._heap[0][0] > trio.current_time():
                 self._sooner = trio.Event()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.transactions")
 
 COMMIT_TIMEOUT_MS = 5000
-"""How long an answer may be held until its record is safe: as long as Kafka's
+"""How long a reply may wait until its record is safe, in ms: as long as Kafka's
 (`offsets.commit.timeout.ms` has the same default)."""
 
 PartitionErrors = dict[TopicPartition, ErrorCode]
@@ -88,8 +88,8 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
             [TransactionMachine, int | None, int], Decision[Any, Reply | NeedsProducerId]
         ],
     ) -> Reply:
-        """The answer of `decide(machine, fresh_id, now_ms)`, which may need an unused producer id.
-        Raises KafkaError."""
+        """Return the reply of `decide(machine, fresh_id, now_ms)`, which may need an unused
+        producer id. Raises KafkaError."""
         answer = await self.submit(
             transactional_id, lambda machine, _, now_ms: decide(machine, None, now_ms)
         )
@@ -104,8 +104,8 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
     async def add_partitions(
         self, asked: AddPartitionsToTxnTransaction, client_version: int
     ) -> PartitionErrors:
-        """Add partitions to one transaction, or verify that they are in it; an error code for each.
-        If one of them does not exist, none is added."""
+        """Add partitions to one transaction, or verify that they are in it. Returns an error code
+        for each. If one of them does not exist, none is added."""
         image = self._state.image
         partitions: list[TopicPartition] = []
         missing: set[TopicPartition] = set()
@@ -146,17 +146,18 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
         return {tp: code for tp in partitions}
 
     def check_loaded(self) -> None:
-        """Raise COORDINATOR_LOAD_IN_PROGRESS if some transactions are not known yet."""
+        """Raise COORDINATOR_LOAD_IN_PROGRESS if a coordinator has not loaded its transactions
+        yet."""
         if any(c.state is State.LOADING for c in self):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     async def stop(self) -> None:
-        """Close all, and send no more markers."""
+        """Close all coordinators, and send no more markers."""
         await super().stop()
         self._sender.close()
 
     async def create_topic(self) -> None:
-        """Have `__transaction_state` created, if it is missing. A refusal is logged: the client
+        """Create `__transaction_state` if it is missing. A refusal is logged; the client
         retries."""
         try:
             refused = await self._topic_creation.create([TRANSACTIONS_TOPIC])

@@ -17,12 +17,12 @@ AWAY_MS_MAX: Final = 60_000
 
 
 async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) -> int:
-    """Move the leadership of a partition to another in-sync replica; returns the new leader. If
+    """Move the leadership of a partition to another in-sync replica. Returns the new leader. If
     there is no other, returns -1 at once, and the same replica leads again after `away_ms`, in a
     new epoch; until then the partition has no leader.
 
-    Raises KafkaError NOT_CONTROLLER if another process decides, UNKNOWN_TOPIC_OR_PARTITION,
-    INVALID_REQUEST.
+    Raises KafkaError: NOT_CONTROLLER if the controller is in another process,
+    UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
     """
     controller = broker.cluster.controller
     if controller is None or not controller.active:
@@ -65,7 +65,7 @@ async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) 
 
 
 async def rebalance(broker: Broker, group: str) -> None:
-    """Make a group rebalance. Raises KafkaError NOT_COORDINATOR, GROUP_ID_NOT_FOUND,
+    """Rebalance a group. Raises KafkaError: NOT_COORDINATOR, GROUP_ID_NOT_FOUND,
     INVALID_REQUEST."""
     await broker.groups.coordinators.submit(
         group, lambda machine, _, now_ms: machine.rebalance(group, now_ms)

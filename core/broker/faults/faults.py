@@ -1,10 +1,10 @@
-"""Injected faults: the requests that a test wants to fail, delay or drop, and a record of received
+"""Injected faults: the requests that a test fails, delays or drops, and a record of received
 requests.
 
 A broker has a `Faults` only if `pk.faults.enable` is true. Its server then serves wrapped APIs
-(core/api/cluster/faults.py), which call this before each request; a broker without it serves the
-APIs directly, so that disabled faults cost nothing. Requests of other brokers and of
-`pk test faults` are not affected: faults are for a test's clients.
+(core/api/cluster/faults.py), which call this object before each request; a broker without it serves
+the APIs directly, so that disabled faults cost nothing. Requests of other brokers and of `pk test
+faults` are not affected: faults are for a test's clients.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.pk_faults import FAULTS_CLIENT_ID
 
 Kind = Literal["fail", "delay", "drop", "drop-answer"]
-"""The effect on a request: it gets an error, or a late answer; or the connection closes before it
-is handled, or after."""
+"""The effect on a request: it gets an error, or a late response; or the connection closes before
+the request is handled, or after."""
 KINDS: Final[tuple[Kind, ...]] = ("fail", "delay", "drop", "drop-answer")
 
 FAULTS_MAX: Final = 1_000
 """The maximum number of active faults."""
 REQUESTS_MAX: Final = 10_000
-"""The number of newest requests that are recorded."""
+"""The number of the newest requests that are recorded."""
 REQUEST_BYTES_MAX: Final = 64 << 20
-"""The maximum size of their records in bytes."""
+"""The maximum total size of the recorded requests' records, in bytes."""
 DELAY_MS_MAX: Final = 3_600_000
 
 NODE_CLIENT_IDS: Final = "pk-node-"
@@ -46,11 +46,11 @@ class Fault(Struct):
     error_code: int = 0
     delay_ms: int = 0
     times: int = -1
-    """How many more requests it affects; -1 for all until it is cleared."""
+    """The number of requests that it will still affect; -1: all until it is cleared."""
     client_id: str | None = None
-    """Only this client's; None for all."""
+    """The client whose requests it affects; None for all clients."""
     met: int = 0
-    """How many requests it has affected."""
+    """The number of requests that it has affected."""
 
 
 class SeenRequest(Struct, frozen=True):
@@ -66,7 +66,8 @@ class SeenRequest(Struct, frozen=True):
 
 
 class Faults:
-    """See the top of this file. Used only on the broker's loop."""
+    """The faults of a broker, and the requests that it has received. Used only on the event
+    loop."""
 
     def __init__(self, clock: ShiftedClock) -> None:
         self._clock = clock
@@ -80,9 +81,9 @@ class Faults:
         self.arrived = trio.Event()
         """Set by the next request, and then replaced."""
         self.clock_moved: list[Callable[[], Awaitable[None]]] = []
-        """Callbacks of parts that check the time of day only now and then."""
+        """Callbacks of parts that check the wall-clock time only at intervals."""
 
-    # Faults
+    # --- faults ---
 
     def add(
         self,
@@ -94,8 +95,8 @@ class Faults:
         times: int = -1,
         client_id: str | None = None,
     ) -> int:
-        """Add a fault; returns its id. Raises KafkaError INVALID_REQUEST, POLICY_VIOLATION if there
-        are too many."""
+        """Add a fault, and return its id. Raises KafkaError: INVALID_REQUEST, POLICY_VIOLATION if
+        there are too many."""
         known: Kind | None = next((k for k in KINDS if k == kind), None)
         if known is None:
             raise KafkaError(
@@ -127,7 +128,7 @@ class Faults:
         return iter(list(self._faults.values()))
 
     def clear(self, fault_id: int = -1) -> int:
-        """Remove a fault, or all of them (-1); returns how many. Raises KafkaError
+        """Remove a fault, or all of them (-1). Returns how many. Raises KafkaError:
         RESOURCE_NOT_FOUND."""
         if fault_id < 0:
             count = len(self._faults)
@@ -138,8 +139,8 @@ class Faults:
         return 1
 
     def met_by(self, api_key: int, client_id: str | None) -> list[Fault]:
-        """The faults that affect a request, which count it: all delays, and the first of those that
-        end it."""
+        """Return the faults that affect a request, and count the request for each: all delays, and
+        the first fault that ends it."""
         met: list[Fault] = []
         ended = False
         for fault in list(self._faults.values()):
@@ -157,7 +158,7 @@ class Faults:
                     del self._faults[fault.fault_id]
         return met
 
-    # Requests
+    # --- requests ---
 
     def came(self, seen: SeenRequest) -> None:
         """Record a request, dropping the oldest ones if necessary."""
@@ -172,7 +173,7 @@ class Faults:
     def requests(
         self, api_key: int | None = None, client_id: str | None = None
     ) -> list[SeenRequest]:
-        """The received requests, oldest first; those of one API, or of one client."""
+        """Return the received requests, oldest first; those of one API, or of one client."""
         return [
             seen
             for seen in self._seen
@@ -184,10 +185,10 @@ class Faults:
         self._seen.clear()
         self._seen_bytes = 0
 
-    # Connections
+    # --- connections ---
 
     def connected(self, connection_id: int, close: Callable[[], None]) -> None:
-        """Register a client's connection; `close` closes it at once."""
+        """Register a client's connection; `close` closes the connection at once."""
         self._closers[connection_id] = close
 
     def disconnected(self, connection_id: int) -> None:
@@ -196,7 +197,7 @@ class Faults:
         self._clients.pop(connection_id, None)
 
     def disconnect(self, client_id: str | None = None, *, but: int = -1) -> int:
-        """Close every client's connection, or those of one client, except `but`; returns how
+        """Close every client's connection, or those of one client, except `but`. Returns how
         many."""
         count = 0
         for connection_id, close in list(self._closers.items()):
@@ -208,16 +209,16 @@ class Faults:
                 count += 1
         return count
 
-    # The time of day
+    # --- clock ---
 
     @property
     def shift_ms(self) -> int:
-        """The time by which the broker's clock is ahead of the machine's."""
+        """The time by which the broker's wall clock is ahead of the system's, in ms."""
         return self._clock.shift_ms
 
     async def set_clock(self, shift_ms: int) -> None:
-        """Set the broker's clock to `shift_ms` ahead of the machine's, and do everything that is
-        due by then: retention, and the expiry of partitions' producers."""
+        """Set the broker's wall clock to `shift_ms` ahead of the system's, and do everything that
+        is due by then: retention, and the expiry of partitions' producers."""
         if abs(shift_ms) > 1 << 42:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"a clock cannot be {shift_ms} ms wrong")
         self._clock.shift_ms = shift_ms
@@ -226,7 +227,8 @@ class Faults:
 
 
 def is_exempt(client_id: str | None) -> bool:
-    """Whether no fault affects a client: another node of the cluster, or `pk test faults`."""
+    """Return whether faults do not apply to a client: another node of the cluster, or `pk test
+    faults`."""
     return client_id is not None and (
         client_id.startswith(NODE_CLIENT_IDS) or client_id == FAULTS_CLIENT_ID
     )
