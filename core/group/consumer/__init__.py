@@ -1,1 +1,2 @@
-"""Consumer groups of KIP-848: the coordinator assigns partitions, and members follow one by one."""
+"""Consumer groups of KIP-848: the coordinator assigns partitions, and each member adopts its
+assignment independently."""

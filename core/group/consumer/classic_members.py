@@ -1,10 +1,10 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-While a group moves from one protocol to the other, some members use each (KIP-848). To a classic
-member the group appears to rebalance cooperatively: its generation is its member epoch, it never
-leads, and a JoinGroup is answered at once, as a heartbeat of the consumer protocol would be. A
-heartbeat tells it to rejoin when there is a step to take; SyncGroup returns the partitions it may
-read now.
+While a group migrates between the protocols, some members use each (KIP-848). To a classic member,
+the group appears to rebalance cooperatively. The member's generation is its member epoch, and it
+never leads. A JoinGroup is answered at once, like a heartbeat of the consumer protocol. A heartbeat
+tells the member to rejoin when its assignment must change. SyncGroup returns the partitions that
+the member may read now.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from pk.core.wire.messages.leave_group import (
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 SEVERAL_MEMBERS_SINCE: Final = 3
-"""The LeaveGroup that names several."""
+"""The first version of LeaveGroup that names several members."""
 
 CONSUMER: Final = "consumer"
 
 
 class ClassicMembers:
-    """Serves them; the groups are `consumer`'s."""
+    """Handles requests of classic members of the consumer groups in `consumer`."""
 
     def __init__(self, consumer: ConsumerGroups) -> None:
         self._consumer = consumer
 
     def join(self, group: ConsumerGroup, join: Join, decision: DecisionBuilder) -> None:
-        """JoinGroup to a group that has members. Answered at once."""
+        """Decide a JoinGroup to a group that has members. It is answered at once."""
         try:
             with decision:
                 response = self._join(group, join, decision)
@@ -114,7 +114,7 @@ class ClassicMembers:
         token: Hashable,
         decision: DecisionBuilder,
     ) -> None:
-        """SyncGroup. Answered through `token`, at once."""
+        """Decide SyncGroup, which is answered through `token`, at once."""
         try:
             member, classic = _classic_member(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
@@ -143,7 +143,7 @@ class ClassicMembers:
     def heartbeat(
         self, group: ConsumerGroup, request: HeartbeatRequest, decision: DecisionBuilder
     ) -> None:
-        """Heartbeat. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+        """Decide Heartbeat. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
         member, classic = _classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
         decision.schedule((SESSION, group.group_id, member.member_id), classic.session_timeout_ms)
@@ -175,8 +175,8 @@ class ClassicMembers:
         version: int,
         decision: DecisionBuilder,
     ) -> None:
-        """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone.
-        Members of the consumer protocol can be taken out so too."""
+        """Decide LeaveGroup, which names members by id or, from an admin, static members by
+        instance id alone. It can also remove members of the consumer protocol."""
         identities = (
             request.members
             if version >= SEVERAL_MEMBERS_SINCE
@@ -212,7 +212,8 @@ def _check_join(group: ConsumerGroup, request: JoinGroupRequest, policy: Migrati
 
 
 def _subscription(request: JoinGroupRequest) -> Subscription:
-    """All protocols have the same: the first is read. Raises INCONSISTENT_GROUP_PROTOCOL."""
+    """Decode the subscription of the first protocol; all protocols have the same. Raises
+    INCONSISTENT_GROUP_PROTOCOL."""
     try:
         return decode_subscription(request.protocols[0].metadata)
     except (ProtocolError, IndexError):
@@ -263,7 +264,7 @@ def _check_protocol(classic: ClassicMember, request: SyncGroupRequest) -> None:
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether something of its target is still held by another."""
+    """Whether another member still holds a partition of the member's target."""
     return any(
         partition not in member.assigned.get(topic_id, ()) and group.is_held(topic_id, partition)
         for topic_id, partitions in group.target_of(member).items()
@@ -272,7 +273,7 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _named(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember | ErrorCode:
-    """The member to remove, or the reason why it cannot leave."""
+    """Return the member to remove, or the error if it cannot leave."""
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if instance_id is None:
         member = group.members.get(member_id)

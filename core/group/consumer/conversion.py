@@ -1,9 +1,9 @@
-"""Groups that change their protocol with members in them (KIP-848,
+"""Groups that change their protocol while they have members (KIP-848,
 `group.consumer.migration.policy`).
 
-*Upgrade*: the first member of the consumer protocol joins a classic group of consumers. Its members
-continue with the classic protocol inside a consumer group: generation, assignment and target become
-the group's epoch, and a new epoch follows for the member that joins.
+*Upgrade*: the first member of the consumer protocol joins a classic group of consumers. The earlier
+members continue with the classic protocol in a consumer group. Generation, assignment and target
+become those of the consumer group, and the new member causes a new epoch.
 
 *Downgrade*: the last member of the consumer protocol leaves. The remaining members are a classic
 group in the generation that was the group's epoch, and rebalance.
@@ -40,9 +40,10 @@ from pk.core.wire.versioned import decode_versioned
 def upgrade(
     group: AnyGroup, topics: Topics, settings: ConsumerGroupSettings, decision: DecisionBuilder
 ) -> ConsumerGroup:
-    """Make a classic group with members a consumer group: its members join it with their sessions.
+    """Convert a classic group with members to a consumer group, in which the members and their
+    sessions continue.
 
-    Raises what `_consumer_records` does.
+    Raises the error of `_consumer_records`.
     """
     assert isinstance(group, ClassicGroup)
     converted = _consumer_records(group, topics, settings)
@@ -56,10 +57,12 @@ def upgrade(
 def _consumer_records(
     group: ClassicGroup, topics: Topics, settings: ConsumerGroupSettings
 ) -> list[Record]:
-    """The records that make a classic group with members a consumer group, its tombstone first.
+    """Return the records that convert a classic group with members to a consumer group, beginning
+    with its tombstone.
 
-    Raises GROUP_ID_NOT_FOUND if it may not become one: the policy forbids it, its members are no
-    consumers or too many, or their assignor keeps data of its own that would be lost.
+    Raises GROUP_ID_NOT_FOUND if the group must not be converted: the policy forbids it, its members
+    are not consumers, there are too many of them, or their assignor has user data that would be
+    lost.
     """
     _check_upgrade(group, settings)
     try:
@@ -139,7 +142,7 @@ def _has_user_data(assignment: bytes) -> bool:
 
 
 def _answer_waiting(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """Send the members of a classic group that wait in a rebalance back to join again."""
+    """Make the members that wait in the classic group's rebalance join again."""
     again = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
         decision.answer(
@@ -153,7 +156,7 @@ def _answer_waiting(group: ClassicGroup, decision: DecisionBuilder) -> None:
 
 
 def may_downgrade(group: ConsumerGroup, gone: Collection[str], settings: GroupSettings) -> bool:
-    """Whether the group becomes a classic one when the members `gone` have left it."""
+    """Whether the group becomes a classic one when the members `gone` have left."""
     staying = [m for m in group.members.values() if m.member_id not in gone]
     return (
         bool(staying)
@@ -166,7 +169,7 @@ def may_downgrade(group: ConsumerGroup, gone: Collection[str], settings: GroupSe
 def classic_record(
     group: ConsumerGroup, staying: Sequence[ConsumerMember], topics: Topics, now_ms: int
 ) -> Record:
-    """The record of the classic group that the members `staying` make."""
+    """Return the record of a classic group of the members `staying`."""
     classic = ClassicGroup(
         group.group_id,
         State.STABLE,
@@ -196,7 +199,7 @@ def classic_record(
 
 
 def assignment_bytes(assignment: Assignment, classic: ClassicMember, topics: Topics) -> bytes:
-    """An assignment as a classic member reads it; topics that are gone are left out."""
+    """Encode an assignment for a classic member. Deleted topics are left out."""
     named = [
         TopicPartition(name, partition)
         for topic_id, partitions in assignment.items()

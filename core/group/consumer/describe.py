@@ -1,4 +1,4 @@
-"""The answer to ConsumerGroupDescribe for a group."""
+"""The response to ConsumerGroupDescribe for a group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONSUMER_MEMBER: Final = 1
 
 
 def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedGroup:
-    """The group."""
+    """Describe a group."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
@@ -49,7 +49,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Mem
 
 
 def _all_held(*held: Current) -> Assignment:
-    """All partitions that a member holds, including those that it must give up."""
+    """Return all partitions that a member holds, including those that it must give up."""
     together: dict[Uuid, set[int]] = {}
     for each in held:
         for topic_id, partitions in each.items():

@@ -1,9 +1,9 @@
 """One consumer group: the state in its records, and the state derived from it.
 
-The *group epoch* counts the changes after which partitions must be assigned again: a member joined,
-left or reads other topics, or a topic changed. The *target assignment* is made for an epoch; each
-member follows it in its own time (member.py). Only `replay_…` changes anything here; decisions read
-it, and put changes into records. The deadline of the next check of the topics is soft.
+The *group epoch* counts the changes that require a new assignment: a member joined, left or changed
+its subscription, or a topic changed. The *target assignment* is computed for an epoch, and each
+member adopts it independently (member.py). Only `replay_…` changes this state; decisions read it,
+and write changes as records. The time of the next check of the topics is soft state.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pk.core.values import NO_EPOCH, Uuid
 from pk.core.wire.messages import offsets_topic as wire
 
 CONSUMER_COMMIT_SINCE: Final = 9
-"""The OffsetCommit that knows member epochs."""
+"""The first version of OffsetCommit that may contain a member epoch."""
 
 
 class ConsumerGroupState(StrEnum):
-    """The state of a group; the values are those that Kafka prints."""
+    """The states of a group, with the names that Kafka prints."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """Its target assignment is older than its epoch."""
+    """The target assignment is older than the group epoch."""
     RECONCILING = "Reconciling"
-    """Some member has not all of its target."""
+    """At least one member has not adopted all of its target."""
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -47,12 +47,12 @@ class Resolved(NamedTuple):
 
     topics: frozenset[str]
     version: int
-    """The offset of the metadata image that was searched."""
+    """The offset of the metadata image whose topics were matched."""
     timestamp_ms: int
 
 
 class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
-    """A group as its coordinator sees it."""
+    """A consumer group."""
 
     type: ClassVar[GroupType] = GroupType.CONSUMER
     KEYS = RecordKeys(
@@ -66,25 +66,26 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.static_members: dict[str, str] = {}
-        """Instance id → member id."""
+        """The member id of each instance id."""
         self.resolved: dict[str, Resolved] = {}
-        """Regular expression → the topics that it matched."""
+        """The topics that each regular expression matched."""
         self.topics: Counter[str] = Counter()
-        """Topic → how many members name it."""
+        """The number of members that name each topic."""
         self.regexes: Counter[str] = Counter()
-        """Regular expression → how many members have it."""
+        """The number of members with each regular expression."""
         self.assignors: Counter[str] = Counter()
-        """Server-side assignor → the number of members that request it."""
+        """The number of members that request each server-side assignor."""
         self.classic_protocols: Counter[str] = Counter()
-        """Classic protocol → how many members speak it."""
+        """The number of members that support each classic protocol."""
         self.classic_members = 0
-        """How many members speak the classic protocol."""
+        """The number of members that use the classic protocol."""
         self.has_partition_metadata = False
-        """Whether there is a record of brokers before 4.1 to take away."""
+        """Whether there is a record of brokers before 4.1 to delete."""
         self.joining: set[str] = set()
-        """Soft: classic members whose time to join again is running."""
+        """Soft: classic members that have been told to join again, and have a limited time for
+        it."""
         self._holders: dict[Uuid, dict[int, str]] = {}
-        """Topic id → partition → the member that holds it."""
+        """The member that holds each partition, by topic id."""
 
     # Methods of every group type
 
@@ -101,15 +102,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
 
     @property
     def state_name(self) -> str:
-        """The name in ListGroups."""
+        """The state, named as in ListGroups."""
         return self.state.value
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads `topic`."""
+        """Whether a member is subscribed to `topic`."""
         return topic in self.topics or any(topic in r.topics for r in self.resolved.values())
 
     def reads_any(self, topics: set[str]) -> bool:
-        """Whether a member reads one of `topics`."""
+        """Whether a member is subscribed to one of `topics`."""
         return not topics.isdisjoint(self.topics) or any(
             not topics.isdisjoint(resolved.topics) for resolved in self.resolved.values()
         )
@@ -118,8 +119,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         """See `AnyGroup`. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION; for
         members of the classic protocol ILLEGAL_GENERATION.
 
-        An older epoch will do for a partition that the member has held since (KIP-1251): a commit
-        need not fail because the epoch has just moved on.
+        An older epoch is accepted for a partition that the member has held since then (KIP-1251),
+        so that a commit does not fail because the epoch has just risen.
         """
         if committer.epoch < 0 and not self.members:
             return None
@@ -172,32 +173,32 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         )
 
     def check_offset_delete(self) -> None:
-        """Any offsets may be deleted, except those of topics that a member reads."""
+        """Allow it: OffsetDelete itself refuses the topics that a member is subscribed to."""
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:
-        """Since the commit."""
+        """Return the commit's time."""
         return commit_timestamp_ms
 
     def tombstones(self) -> list[Record]:
-        """The records that end it."""
+        """Return the records that delete the group."""
         return group_tombstones(self.group_id, list(self.members), self.resolved)
 
     # Members
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member that holds `instance_id` now."""
+        """Return the member that has `instance_id` now, or None."""
         if instance_id is None:
             return None
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def is_held(self, topic_id: Uuid, partition: int) -> bool:
-        """Whether some member holds the partition."""
+        """Whether a member holds the partition."""
         return partition in self._holders.get(topic_id, ())
 
     def target_of(self, member: ConsumerMember) -> Assignment:
-        """The member's partitions in the target assignment; one that replaces a static member
-        takes over those of its predecessor."""
+        """Return the member's partitions in the target assignment. A new member of an instance id
+        gets those of the static member that it replaces."""
         member_id = member.member_id
         if member.instance_id is not None:
             member_id = self.static_members.get(member.instance_id, member_id)
@@ -209,8 +210,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         new: Iterable[ConsumerMember] = (),
         resolved: Mapping[str, Resolved] | None = None,
     ) -> set[str]:
-        """The topics that the group would read with members `new` in place of `old`, and with what
-        expressions match as `resolved` says (None: as the group knows)."""
+        """Return the topics of the group with members `new` in place of `old`. `resolved` are the
+        topics that expressions match; None means as the group knows."""
         topics, regexes = Counter(self.topics), Counter(self.regexes)
         for member in old:
             topics.subtract(member.topics)
@@ -229,7 +230,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
     def preferred_assignor(
         self, default: str, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
-        """The assignor that most members request, with `new` in place of `old`."""
+        """Return the assignor that most members request, with `new` in place of `old`."""
         counts = Counter(self.assignors)
         if old is not None and old.assignor is not None:
             counts[old.assignor] -= 1
@@ -239,7 +240,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         return max(named, key=counts.__getitem__, default=default)
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a classic member that speaks `names` may join."""
+        """Whether a classic member that supports these protocols may join."""
         if protocol_type != "consumer":
             return False
         if not self.members:
@@ -249,11 +250,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
     # The log
 
     def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
-        """The group has another epoch."""
+        """Set the group epoch."""
         self.epoch, self.metadata_hash = epoch, metadata_hash
 
     def replay_member(self, member_id: str, fields: Mapping[str, Any]) -> None:
-        """A record of a member sets some of its fields."""
+        """Set some fields of a member."""
         old = self.members.get(member_id)
         new = replace(ConsumerMember(member_id) if old is None else old, **fields)
         self._let_go(old)
@@ -268,7 +269,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
                 self._holders.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
 
     def replay_assignment_tombstone(self, member_id: str) -> None:
-        """A member that leaves no longer holds partitions."""
+        """Clear the assignment of a member that leaves."""
         if member_id in self.members:
             self.replay_member(
                 member_id,
@@ -282,7 +283,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
             )
 
     def replay_member_tombstone(self, member_id: str) -> None:
-        """A member is gone."""
+        """Remove a member."""
         old = self.members.pop(member_id, None)
         if old is None:
             return
@@ -294,8 +295,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
             del self.static_members[old.instance_id or ""]
 
     def replay_regex(self, regex: str, resolved: Resolved | None) -> None:
-        """Set the topics that an expression matched. None means that no member has the expression
-        anymore."""
+        """Set the topics that an expression matched, or, given None, remove the expression, which
+        no member has anymore."""
         if resolved is None:
             self.resolved.pop(regex, None)
         else:
@@ -336,8 +337,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
 
 
 def topics_of(member: ConsumerMember, resolved: Mapping[str, Resolved]) -> frozenset[str]:
-    """The topics that a member reads: those it names, and those that its expression matched. One
-    that is not resolved yet matches nothing."""
+    """Return the topics that a member is subscribed to: those that it names, and those that its
+    expression matched. An unresolved expression matches none."""
     matched = resolved.get(member.regex) if member.regex else None
     return member.topics if matched is None else member.topics | matched.topics
 

@@ -1,15 +1,14 @@
-"""Consumer groups of KIP-848: ConsumerGroupHeartbeat, as decisions, and the timeouts of members.
+"""Consumer groups of KIP-848: ConsumerGroupHeartbeat as decisions, and the timeouts of members.
 
-A heartbeat may carry the member's description (it joins, reads other topics) and its current
-partitions, and shows that it is alive. The coordinator answers with the member's epoch and, if that
-changed, with the partitions it may read now. In between are up to four steps, each of which writes
-records:
+A heartbeat may carry the member's description (when it joins or changes its subscription) and its
+current partitions, and shows that it is alive. The coordinator answers with the member's epoch and,
+if it changed, the assignment. In between are up to four steps, each of which writes records:
 
 1. The member is created or changed; if this changes the group's topics, the group epoch goes up.
-2. The expressions among the subscriptions are resolved, if they are new or topics have come.
+2. The expressions among the subscriptions are resolved, if they are new or topics were added.
 3. If the group epoch is ahead of the target assignment, and the last one is old enough, the
-   assignor makes a new one: here for a small group, off the loop for a large one. Then the
-   heartbeat uses the old target, and the members get the new one in later heartbeats.
+   assignor computes a new one: here for a small group, off the loop for a large one. In that case,
+   the heartbeat uses the old target, and members get the new one in later heartbeats.
 4. The member takes the next step towards its target (reconcile.py).
 
 A decision reads the group as it was; later steps get the changes of earlier ones as arguments.
@@ -84,12 +83,13 @@ from pk.core.wire.messages.consumer_group_heartbeat import (
 from pk.core.wire.schema import Message
 
 REGEX_REFRESH_PAUSE_MS: Final = 10_000
-"""At least between two searches for the topics of a group's expressions."""
+"""The minimum pause between two resolutions of a group's expressions."""
 INLINE_WORK_MAX: Final = 2000
-"""The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs
-each."""
+"""The largest group whose target assignment is computed on the loop, in units of `GroupSpec.work`,
+which take 1 to 2 µs each."""
 INLINE_MATCHES_MAX: Final = 5000
-"""The most matches of an expression with a topic that are tried on the loop, half a µs each."""
+"""The maximum number of matches of an expression with a topic that are computed on the loop, at
+half a µs each."""
 
 
 class Advance(NamedTuple):
@@ -97,20 +97,20 @@ class Advance(NamedTuple):
 
     target: Target
     epoch: int
-    """The group's, with what this heartbeat changes."""
+    """The group's epoch after this heartbeat."""
     read: frozenset[str]
-    """The topics that the member reads now."""
+    """The topics that the member is subscribed to now."""
     subscription_changed: bool
 
 
 class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
-    """The consumer groups of one partition. Every method that decides fills a
-    `DecisionBuilder`."""
+    """The consumer groups of one partition of `__consumer_offsets`. Every method that decides fills
+    a `DecisionBuilder`."""
 
     def __init__(
         self, settings: GroupSettings, new_id: NewId, groups: Groups, topics: Topics
     ) -> None:
-        """`topics` are the cluster's; their owner keeps them up to date."""
+        """Create the groups. `topics` are the cluster's; their owner keeps them up to date."""
         super().__init__(ConsumerGroup, settings.consumer, groups, topics, records)
         self.settings = settings
         self.new_id = new_id
@@ -124,7 +124,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         client: Client,
         decision: DecisionBuilder,
     ) -> None:
-        """ConsumerGroupHeartbeat 0–1.
+        """Decide ConsumerGroupHeartbeat 0–1.
 
         Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
         UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
@@ -162,7 +162,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         decision.reply = response
 
     def _group(self, group_id: str, joins: bool, decision: DecisionBuilder) -> ConsumerGroup:
-        """The group; for one that joins a new one, or what becomes of a classic group."""
+        """Return the group. A member that joins creates a missing group, and replaces an empty
+        classic group or upgrades one with members."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -207,7 +208,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         joins: bool,
         decision: DecisionBuilder,
     ) -> ConsumerMember:
-        """The member of `instance_id`; one that joins takes the place of the one before.
+        """Return the member of `instance_id`. A member that joins replaces the earlier one.
 
         `request` is None for a member of the classic protocol. Raises UNKNOWN_MEMBER_ID,
         FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH.
@@ -234,7 +235,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
                 f"Static member {member_id} with instance id {instance_id} cannot join the group "
                 f"because the instance id is owned by {holder.member_id} member.",
             )
-        # The next one keeps what the last one held.
+        # The new member keeps the partitions of the earlier one.
         heir = replace(holder, member_id=member_id, member_epoch=JOIN_EPOCH, previous_epoch=0)
         group_id = group.group_id
         decision.records += [
@@ -247,7 +248,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
             self._cancel_timers(group_id, holder.member_id, decision)
         return heir
 
-    # The group moves on
+    # Epochs and assignments
 
     def advance(
         self,
@@ -256,7 +257,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         updated: ConsumerMember,
         decision: DecisionBuilder,
     ) -> Advance:
-        """Steps 1 to 3 of a heartbeat: `member` becomes `updated`.
+        """Decide steps 1 to 3 of a heartbeat that changes `member` to `updated`.
 
         Raises INVALID_REGULAR_EXPRESSION.
         """
@@ -266,7 +267,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         names_changed = updated.topics != member.topics
         regex_changed = updated.regex != member.regex
         resolved, rematched = self._resolve(group, member, updated, decision)
-        # An expression that is not resolved yet raises the epoch when it is.
+        # The epoch rises when a new expression is resolved, not before.
         known = not updated.regex or updated.regex in resolved
         bump = names_changed or rematched or (regex_changed and known)
         epoch = group.epoch
@@ -293,7 +294,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         updated: ConsumerMember,
         decision: DecisionBuilder,
     ) -> tuple[Mapping[str, Resolved], bool]:
-        """The topics that the expressions match, and whether they have just changed."""
+        """Return the topics that the expressions match, and whether these have just changed."""
         old, new = member.regex, updated.regex
         is_new = new != old and new != "" and not group.regexes[new]
         if is_new:
@@ -364,7 +365,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
     def matched(
         self, group_id: str, found: Mapping[str, frozenset[str]], version: int, now_ms: int
     ) -> Decision[Record, None]:
-        """Take a group's expressions, resolved off the loop; a new epoch if its topics change."""
+        """Write the topics of a group's expressions, which were resolved off the loop. If they
+        changed, a new epoch begins."""
         decision = DecisionBuilder(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(ConsumerGroup, group_id)
@@ -422,7 +424,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         epoch: int,
         now_ms: int,
     ) -> Decision[Record, None]:
-        """Take a target assignment, made off the loop for the group as described by `spec`."""
+        """Write a target assignment that was computed off the loop for the group as described by
+        `spec`."""
         decision = DecisionBuilder(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(ConsumerGroup, group_id)
@@ -439,7 +442,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         owned: Owned | None,
         decision: DecisionBuilder,
     ) -> ConsumerMember:
-        """Step 4 of a heartbeat. Raises FENCED_MEMBER_EPOCH."""
+        """Decide step 4 of a heartbeat. Raises FENCED_MEMBER_EPOCH."""
         target = advance.target
         if not advance.subscription_changed and member.is_reconciled_to(target.epoch):
             return member
@@ -461,7 +464,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
                     decision.cancel(key)
         return moved
 
-    # Members go
+    # Leaving members
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest, decision: DecisionBuilder) -> None:
         group = self.groups.find_of(ConsumerGroup, request.group_id)
@@ -478,7 +481,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
             )
         check_instance(member, request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_STATIC_EPOCH:
-            # Its successor begins at epoch 0, and may commit its partitions at once.
+            # The replacing member begins at epoch 0, and may commit offsets for its partitions at
+            # once.
             kept = {topic_id: dict.fromkeys(ps, 0) for topic_id, ps in member.assigned.items()}
             gone = replace(member, member_epoch=LEAVE_STATIC_EPOCH, assigned=kept, revoking={})
             decision.records.append(records.current_assignment(group.group_id, gone))
@@ -488,8 +492,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
     def fence(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember], decision: DecisionBuilder
     ) -> None:
-        """Remove members that left, were silent, or broke the protocol's rules. If only members of
-        the classic protocol remain, the group may become a classic one."""
+        """Remove members that left, whose session or rebalance timeout expired, or that broke the
+        rules of the protocol. If only members of the classic protocol remain, the group may become
+        a classic one."""
         if not members:
             return
         group_id = group.group_id
@@ -510,7 +515,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
 
     def _downgrade_where_due(self, group_id: str, decision: DecisionBuilder) -> None:
         """Convert the group to a classic one, if allowed, after a classic member replaced the last
-        member of the consumer protocol. It keeps its assignment, since no member is gone."""
+        member of the consumer protocol. The assignment stays, because no member has left."""
         group = self.groups.get_of(ConsumerGroup, group_id)
         if group is not None and may_downgrade(group, (), self.settings):
             self._downgrade(group, set(), decision)
@@ -533,7 +538,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         for timer in (SESSION, REBALANCE, JOIN, SYNC):
             decision.cancel((timer, group_id, member_id))
 
-    # Time
+    # Timers
 
     def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:
         """See `GroupsOfType`."""
@@ -568,7 +573,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
     # The cluster
 
     def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
-        """See `GroupsOfType`. Groups that read what changed look at it with the next heartbeat."""
+        """See `GroupsOfType`. Groups whose topics changed check them at the next heartbeat."""
         self.use_cluster_settings(image)
         changed = found.topics_reassigned
         if changed:
@@ -576,7 +581,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
                 if group.reads_any(changed):
                     group.request_refresh()
 
-    # Records, and their description
+    # Records and descriptions
 
     def replay_value(self, group: ConsumerGroup, key: Message, value: Message) -> None:
         """See `ModernGroups`."""

@@ -2,7 +2,7 @@
 
 A member moves from its *assigned* partitions to its target. It first gives up the revoked ones
 (`UNREVOKED_PARTITIONS`), then takes the epoch of the target and gets the free ones; it waits for
-those that others still hold (`UNRELEASED_PARTITIONS`). Once reconciled it is `STABLE`.
+those that other members still hold (`UNRELEASED_PARTITIONS`). Once reconciled it is `STABLE`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pk.core.values import NO_EPOCH, Uuid
 from pk.core.wire.versioned import version_of
 
 Current = Mapping[Uuid, Mapping[int, int]]
-"""Topic id → partition → the epoch in which the member got it. Immutable."""
+"""The epoch in which a member got each partition, by topic id. Immutable."""
 
 JOIN_EPOCH: Final = 0
 """The member epoch of a heartbeat that joins."""
@@ -30,17 +30,17 @@ LEAVE_STATIC_EPOCH: Final = -2
 
 
 class MemberState(IntEnum):
-    """How far a member is; the values are those of its record."""
+    """The reconciliation state of a member, numbered as in its record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
-    """A state in a record that a newer broker wrote."""
+    """A record of a newer broker has an unknown state."""
 
     @classmethod
     def of(cls, value: int) -> MemberState:
-        """The state in a record."""
+        """Convert the number in a record."""
         return cls(value) if value in _STATES else cls.UNKNOWN
 
 
@@ -52,16 +52,16 @@ class ClassicMember(Struct, frozen=True):
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """(name, subscription), the best first."""
+    """(name, subscription) of each protocol, the preferred one first."""
 
     @property
     def protocol(self) -> str:
-        """The protocol whose name its JoinGroup responses have."""
+        """The name of the protocol in JoinGroup's responses."""
         return self.protocols[0][0]
 
     @property
     def subscription_version(self) -> int:
-        """The version of its subscription, in which its assignment is written too."""
+        """The version of the member's subscription, in which its assignment is encoded too."""
         try:
             return max(0, min(version_of(self.protocols[0][1]), SUBSCRIPTION_VERSION_MAX))
         except ProtocolError:
@@ -69,7 +69,7 @@ class ClassicMember(Struct, frozen=True):
 
 
 class ConsumerMember(Struct, frozen=True):
-    """One member, as its records say."""
+    """A member as described by its records."""
 
     member_id: str
     member_epoch: int = JOIN_EPOCH
@@ -81,23 +81,23 @@ class ConsumerMember(Struct, frozen=True):
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    """Those it named."""
+    """The topics that the member names."""
     regex: str = ""
-    """An RE2 expression for the names of others."""
+    """An RE2 expression for further topics."""
     assignor: str | None = None
-    """The server-side assignor that it requested."""
+    """The server-side assignor that the member requests."""
     assigned: Current = field(default_factory=dict[Uuid, Mapping[int, int]])
     revoking: Current = field(default_factory=dict[Uuid, Mapping[int, int]])
-    """The partitions that it must give up and has not yet confirmed."""
+    """The partitions that the member must give up, and whose revocation it has not confirmed."""
     classic: ClassicMember | None = None
-    """Set for a member that uses the classic protocol."""
+    """The member's JoinGroup data if it uses the classic protocol, otherwise None."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all of the target assignment of `epoch`."""
+        """Whether the member has adopted all of the target assignment of `epoch`."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def epoch_of(self, topic_id: Uuid, partition: int) -> int | None:
-        """The epoch in which it got a partition, or None if it does not hold it."""
+        """Return the epoch in which the member got a partition, or None if it does not hold it."""
         for held in (self.assigned, self.revoking):
             epoch = held.get(topic_id, {}).get(partition)
             if epoch is not None:

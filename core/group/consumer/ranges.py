@@ -1,12 +1,12 @@
-"""The server-side assignor `range`: each reader of a topic gets a run of partitions, so that topics
-with the same number of partitions are split in the same way and can be joined.
+"""The server-side assignor `range`: each member gets a range of a topic's partitions, so that
+topics with the same number of partitions are divided in the same way and can be joined.
 
-Readers are served in order, static members first; if the division leaves a remainder, the first
-readers get one more. Results are those of Kafka 4.3.1.
+Members of a topic are sorted, static members first. If there is a remainder, the first ones get one
+partition more. Results are those of Kafka 4.3.1.
 
-If racks make a difference (KIP-881), each reader still gets the same number, but first those with a
-replica in its rack. Topics with the same readers and number of partitions are split together, so
-that they can still be joined. Kafka 4.3.1 itself ignores racks here.
+If racks matter (KIP-881), each member still gets the same number of partitions, but preferably
+those with a replica in its rack. Topics with the same members and number of partitions are divided
+together, so that they can still be joined. Kafka 4.3.1 itself ignores racks here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pk.core.values import TopicIdPartition, Uuid
 
 
 class ServerRangeAssignor:
-    """`range`."""
+    """The assignor `range`."""
 
     name = "range"
 
@@ -45,7 +45,8 @@ Given = Mapping[str, dict[Uuid, frozenset[int]]]
 
 
 def _order(group: GroupSpec, member_id: str) -> tuple[bool, bytes]:
-    """Static members first, by instance id: their order outlives their member ids."""
+    """Sort static members first, by instance id, because their order must survive new member
+    ids."""
     instance_id = group.members[member_id].instance_id
     return instance_id is None, java_order(member_id if instance_id is None else instance_id)
 
@@ -75,7 +76,7 @@ def _split_near(group: GroupSpec, readers: Mapping[Uuid, list[str]], given: Give
 def _near_first(
     group: GroupSpec, topics: Sequence[Uuid], count: int, members: Sequence[str]
 ) -> dict[str, list[int]]:
-    """The partition numbers of each member, the same in all of `topics`."""
+    """Return the partition numbers of each member, the same in all of `topics`."""
     each, extras = divmod(count, len(members))
     quota = {m: each + (index < extras) for index, m in enumerate(members)}
     given: dict[str, list[int]] = {m: [] for m in members}

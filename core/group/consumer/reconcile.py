@@ -2,8 +2,8 @@
 
 A partition goes to its next holder only after the previous one has given it up, so two members of a
 group never hold it at once. A member that must give up partitions stays in its epoch until a
-heartbeat no longer lists them; then it moves to the epoch of the target, with the free partitions
-of the target. Kafka 4.3.1 takes the same steps.
+heartbeat no longer lists them. Then it gets the epoch of the target, and those partitions of the
+target that are free. Kafka 4.3.1 takes the same steps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pk.core.group.consumer.member import ConsumerMember, Current, MemberState
 from pk.core.values import Uuid
 
 Owned = Mapping[Uuid, Collection[int]]
-"""The partitions that a member holds, according to its heartbeat."""
+"""The partitions that a member reports in its heartbeat."""
 
 
 class Target(Struct, frozen=True):
@@ -38,11 +38,12 @@ def reconcile(
     *,
     subscription_changed: bool,
 ) -> ConsumerMember:
-    """The member after the next step, or the same object if there is none.
+    """Return the member after the next step, or the same object if there is none.
 
-    `subscribed` says whether the member reads a topic now, `is_held` whether some member of the
-    group holds a partition, `owned` what the member says that it holds (None: it says nothing).
-    Raises FENCED_MEMBER_EPOCH for a member in an unknown state that still holds partitions.
+    `subscribed` is whether the member is subscribed to a topic, `is_held` whether a member of the
+    group holds a partition, and `owned` the partitions that the member reports (None if it reports
+    nothing). Raises FENCED_MEMBER_EPOCH for a member in an unknown state that still holds
+    partitions.
     """
     state = member.state
     if state is MemberState.STABLE:
@@ -84,7 +85,7 @@ def _advance(
             revoking[topic_id] = {p: epoch for p, epoch in has.items() if p not in wanted}
         own = member.revoking.get(topic_id, {})
         for partition in sorted(wanted - keeps.keys()):
-            # This member itself was still giving it up, so no other member holds it.
+            # The member was giving this partition up itself, so no other member holds it.
             if partition in own or not is_held(topic_id, partition):
                 free.setdefault(topic_id, []).append(partition)
             else:
@@ -101,7 +102,8 @@ def _advance(
 def _without_unsubscribed(
     member: ConsumerMember, subscribed: Callable[[Uuid], bool], owned: Owned | None
 ) -> ConsumerMember:
-    """Take away the topics that the member reads no longer, without waiting for the next target."""
+    """Revoke topics that the member is no longer subscribed to, without waiting for the next
+    target."""
     gone = [t for t in member.assigned if not subscribed(t)]
     if not gone:
         return member
@@ -128,7 +130,8 @@ def _moved(
 
 
 def _owns_any(owned: Owned | None, revoking: Current) -> bool:
-    """Whether the member may still hold some of `revoking`: it says so, or says nothing."""
+    """Whether the member may still hold some of `revoking`, because it reports them or reports
+    nothing."""
     if owned is None:
         return True
     return any(

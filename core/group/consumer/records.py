@@ -1,7 +1,7 @@
 """The records of consumer groups in `__consumer_offsets`, as Kafka 4.3.1 writes them.
 
-A member that goes needs its tombstones in order: its assignment, its target, then itself. A group
-ends with the tombstone of its epoch.
+A member is deleted by tombstones in this order: its assignment, its target, the member. A group is
+deleted by the tombstone of its epoch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pk.core.wire.messages import offsets_topic as wire
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The group has a new epoch: its target assignment must be made again."""
+    """The record of a new group epoch, which requires a new target assignment."""
     return Record(
         wire.ConsumerGroupMetadataKey(group_id=group_id),
         wire.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
@@ -50,7 +50,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> Record:
 
 
 def current_assignment(group_id: str, member: ConsumerMember) -> Record:
-    """The record of the partitions that a member holds, and its epoch."""
+    """The record of a member's epoch and the partitions that it holds."""
     return Record(
         wire.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         wire.ConsumerGroupCurrentMemberAssignmentValue(
@@ -77,7 +77,7 @@ def target_member(group_id: str, member_id: str, assignment: Assignment) -> Reco
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
-    """The target assignment of `epoch` is complete."""
+    """The record that completes the target assignment of `epoch`."""
     return Record(
         wire.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         wire.ConsumerGroupTargetAssignmentMetadataValue(
@@ -89,7 +89,8 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
 def resolved_regex(
     group_id: str, regex: str, topics: Iterable[str], version: int, timestamp_ms: int
 ) -> Record:
-    """The topics that an expression matches, in the metadata image of offset `version`."""
+    """The record of the topics that an expression matches, in the metadata image of offset
+    `version`."""
     return Record(
         wire.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
         wire.ConsumerGroupRegularExpressionValue(
@@ -99,18 +100,18 @@ def resolved_regex(
 
 
 def regex_tombstone(group_id: str, regex: str) -> Record:
-    """No member has the expression anymore."""
+    """The tombstone of an expression that no member has anymore."""
     key = wire.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     return Record(key, None)
 
 
 def partition_metadata_tombstone(group_id: str) -> Record:
-    """Takes away what brokers before 4.1 kept in place of the hash."""
+    """The tombstone of the record that brokers before 4.1 wrote in place of the hash."""
     return Record(wire.ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """The member is gone."""
+    """The records that delete a member."""
     names = {"group_id": group_id, "member_id": member_id}
     return [
         Record(wire.ConsumerGroupCurrentMemberAssignmentKey(**names), None),
@@ -122,7 +123,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 def group_tombstones(
     group_id: str, member_ids: Collection[str], regexes: Iterable[str]
 ) -> list[Record]:
-    """The group is gone, and its members with it."""
+    """The records that delete a group and its members."""
     own = {"group_id": group_id}
     by_member = [{"group_id": group_id, "member_id": m} for m in member_ids]
     return [
@@ -137,7 +138,7 @@ def group_tombstones(
 
 
 def with_metadata(value: wire.ConsumerGroupMemberMetadataValue) -> dict[str, object]:
-    """The fields of a member that its metadata record sets."""
+    """Return the fields of a member that its metadata record sets."""
     classic = value.classic_member_metadata
     return {
         "instance_id": value.instance_id,
@@ -160,7 +161,7 @@ def with_metadata(value: wire.ConsumerGroupMemberMetadataValue) -> dict[str, obj
 def with_assignment(
     value: wire.ConsumerGroupCurrentMemberAssignmentValue,
 ) -> dict[str, object]:
-    """The fields of a member that the record of its assignment sets."""
+    """Return the fields of a member that the record of its assignment sets."""
     epoch = value.member_epoch
     return {
         "member_epoch": epoch,
@@ -183,7 +184,8 @@ def _current(held: Current) -> list[wire.TopicPartitions]:
 
 
 def _held(topics: list[wire.TopicPartitions], member_epoch: int) -> Current:
-    """Records of brokers before 4.3 have no epochs: then it is the member's."""
+    """Return partitions with their epochs. Records of brokers before 4.3 have none; the member's
+    epoch stands in."""
     held: dict[bytes, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs

@@ -1,7 +1,7 @@
 """Regular expressions of subscriptions: RE2, matched against whole topic names.
 
-RE2 takes time and memory in proportion to the text for any expression, so a client's expression may
-run in the broker.
+RE2 takes time and memory linear in the length of the text for any expression, so the broker can
+safely evaluate clients' expressions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pk.core.errors import ErrorCode, KafkaError
 
 
 def check_regex(regex: str) -> None:
-    """Raise INVALID_REGULAR_EXPRESSION if `regex` is none."""
+    """Raise INVALID_REGULAR_EXPRESSION if `regex` is invalid."""
     try:
         _compiled(regex)
     except ValueError as e:
@@ -24,7 +24,7 @@ def check_regex(regex: str) -> None:
 
 
 def matcher(regex: str) -> Callable[[str], bool]:
-    """A function that tells whether `regex` matches the whole of a text. Raises ValueError with
+    """Return a function that tells whether `regex` matches a whole text. Raises ValueError with
     RE2's reason."""
     compiled = _compiled(regex)
     return lambda text: compiled.fullmatch(text) is not None
@@ -35,8 +35,8 @@ def matching(
     topics: Iterable[str],
     may_describe: Callable[[str], bool] | None = None,
 ) -> dict[str, frozenset[str]]:
-    """The matches of each expression among `topics`, except topics that the member that caused the
-    resolution may not describe. An invalid expression matches nothing."""
+    """Return the matches of each expression among `topics`, except topics that the client that
+    caused the resolution may not describe. An invalid expression matches nothing."""
     names = list(topics)
     found: dict[str, frozenset[str]] = {}
     for regex in regexes:
@@ -51,7 +51,7 @@ def matching(
 
 
 def _compiled(regex: str) -> Any:
-    """Raise ValueError with RE2's reason."""
+    """Compile an expression. Raises ValueError with RE2's reason."""
     import re2 as untyped  # pyright: ignore[reportMissingTypeStubs]  # when a group first has an expression: 5 ms
 
     re2 = cast(Any, untyped)

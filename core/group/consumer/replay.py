@@ -23,7 +23,8 @@ KEYS: Final = (
 
 
 def group_of(group_id: str, records: Iterable[Record]) -> ConsumerGroup:
-    """The group that `records` make. Those of the classic group that it was are passed over."""
+    """Return the group that `records` create. Records of the classic group that it was are
+    skipped."""
     group = ConsumerGroup(group_id)
     for key, value in records:
         if isinstance(key, KEYS):

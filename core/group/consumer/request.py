@@ -1,4 +1,4 @@
-"""The contents of a ConsumerGroupHeartbeat, and their validation."""
+"""The fields of a ConsumerGroupHeartbeat, and their validation."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pk.core.values import STRING_BYTES_MAX
 from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 MEMBER_ID_SINCE = 1
-"""The version in which the client makes the member's id."""
+"""The version from which the client generates the member id."""
 
 
 def check_request(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]
 ) -> None:
-    """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group can answer."""
+    """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that no group accepts."""
     epoch = request.member_epoch
     if version >= MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
         _not_empty(request.member_id, "MemberId")
@@ -65,7 +65,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def said_by(request: ConsumerGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
-    """The fields of the member that the request sets; the others stay."""
+    """Return the fields of the member that the request sets. The others stay as they are."""
     said: dict[str, Any] = {
         "client_id": client.client_id[:STRING_BYTES_MAX],
         "client_host": client.client_host,
@@ -87,19 +87,20 @@ def said_by(request: ConsumerGroupHeartbeatRequest, client: Client) -> dict[str,
 
 
 def differs(member: ConsumerMember, said: Mapping[str, Any]) -> bool:
-    """Whether any field of the member is not as said."""
+    """Whether any field of the member differs from `said`."""
     return any(getattr(member, name) != value for name, value in said.items())
 
 
 def owned_by(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
-    """The partitions the member reports as held; None if it reports nothing."""
+    """Return the partitions that the member reports as held, or None if it reports nothing."""
     if request.topic_partitions is None:
         return None
     return {topic.topic_id: topic.partitions for topic in request.topic_partitions}
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member says everything, as after an error: then it needs a complete response."""
+    """Whether the member sends all fields, as it does after an error. It then needs a complete
+    response."""
     subscribes = (
         request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     )
@@ -109,10 +110,10 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH for another epoch than the member's.
+    """Raise FENCED_MEMBER_EPOCH for an epoch other than the member's.
 
-    The one before it will do as long as the member holds nothing that it should not: the answer
-    with the new one may have been lost.
+    The previous epoch is accepted if the member holds only partitions that it may hold, because the
+    response with the new epoch may have been lost.
     """
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return
@@ -137,7 +138,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None
 
 
 def check_instance(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Raise FENCED_INSTANCE_ID if another member has the instance id now."""
+    """Raise FENCED_INSTANCE_ID if the instance id now belongs to another member."""
     if member.member_id != member_id:
         raise KafkaError(
             ErrorCode.FENCED_INSTANCE_ID,

@@ -1,4 +1,5 @@
-"""Makes a target assignment: the assignor's input, and the members that get its result."""
+"""The computation of a target assignment: the assignor's input, and the members that get its
+result."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from pk.core.values import TopicIdPartition, Uuid
 SERVER_ASSIGNORS: Final[Mapping[str, ServerAssignor]] = {
     assignor.name: assignor for assignor in (UniformAssignor(), ServerRangeAssignor())
 }
-"""All of them, by name."""
+"""All server-side assignors by name."""
 
 
 def group_spec(
@@ -30,8 +31,8 @@ def group_spec(
     resolved: Mapping[str, Resolved],
     updated: ConsumerMember | None = None,
 ) -> GroupSpec:
-    """The assignor's input, with `updated` in place of the member it was, or whom it
-    replaces."""
+    """Return the assignor's input, with `updated` in place of its earlier version or of the static
+    member that it replaces."""
     members = dict(group.members)
     if updated is not None:
         replaced = group.static_member(updated.instance_id)
@@ -59,8 +60,8 @@ def group_spec(
 def still_there(
     group: ConsumerGroup, spec: GroupSpec, given: Mapping[str, Assignment]
 ) -> dict[str, Assignment]:
-    """The part of `given`, made for the members in `spec`, whose members still exist. A static
-    member that was replaced since passes its part on."""
+    """Return `given`, which was computed for the members in `spec`, without members that have left
+    since. The part of a static member that was replaced goes to its successor."""
     kept: dict[str, Assignment] = {}
     for member_id, assignment in given.items():
         instance_id = spec.members[member_id].instance_id

@@ -1,13 +1,13 @@
-"""The server-side assignor `uniform`: all members have equally many partitions, give or take one,
+"""The server-side assignor `uniform`: the numbers of partitions of members differ by at most one,
 and as few partitions as possible move.
 
-If all members read the same topics, each has a quota: a member above its quota loses partitions,
-and a member below it gets some. If they read different topics, partitions without a reader go to
-the members that have least, and then, topic by topic, the most loaded readers hand partitions to
-the least loaded ones. Results and ties are those of Kafka 4.3.1.
+If all members are subscribed to the same topics, each has a quota: a member above its quota loses
+partitions, and a member below it gets some. Otherwise, unassigned partitions go to the members with
+the fewest partitions. Then, topic by topic, partitions move from the most to the least loaded
+members. Results and ties are those of Kafka 4.3.1.
 
-If racks make a difference (KIP-881), a member keeps, and gets, partitions with a replica in its
-rack first; balance and stickiness come before that. Kafka 4.3.1 itself ignores racks here.
+If racks matter (KIP-881), a member preferably keeps and gets partitions with a replica in its rack,
+but balance and stickiness have priority. Kafka 4.3.1 itself ignores racks here.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from pk.core.group.racks import rack_aware
 from pk.core.values import TopicIdPartition, Uuid
 
 BALANCING_ROUNDS_MAX: Final = 16
-"""The number of rounds over all topics, as in Kafka; then the result is taken as it is."""
+"""The maximum number of balancing rounds over all topics, as in Kafka. The result after them is
+final."""
 
 _NOBODY: Final = -1
 
 
 class UniformAssignor:
-    """`uniform`."""
+    """The assignor `uniform`."""
 
     name = "uniform"
 
@@ -48,11 +49,11 @@ class UniformAssignor:
 
 
 Near = Callable[[str, TopicIdPartition], bool]
-"""Whether the member has a rack and the partition a replica in it."""
+"""Whether a member has a rack in which a partition has a replica."""
 
 
 def _nearness(group: GroupSpec) -> Near | None:
-    """None where racks make no difference."""
+    """Return a test for nearness, or None if racks do not matter."""
     rack_of = {m: spec.rack for m, spec in group.members.items() if spec.rack}
     racks = group.racks
     if not rack_of or not rack_aware(frozenset(rack_of.values()), list(racks.values())):
@@ -62,7 +63,7 @@ def _nearness(group: GroupSpec) -> Near | None:
 
 
 class _Alike:
-    """All members read the same topics."""
+    """An assignment for members that are subscribed to the same topics."""
 
     def __init__(self, group: GroupSpec, near: Near | None) -> None:
         self._group = group
@@ -111,7 +112,7 @@ class _Alike:
                 self._unassigned += [TopicIdPartition(topic, p) for p in ordered[quota:]]
                 quota = 0
             if quota and has_extra and len(self._order) - index > extras:
-                # Other members, which may hold the extra partition now, can have it.
+                # Leave the extra partition to a later member, which may have one already.
                 quota -= 1
                 has_extra = False
             if quota:
@@ -120,7 +121,7 @@ class _Alike:
             self._given[member_id] = kept
 
     def _keeping_order(self, member_id: str, topic: Uuid, partitions: frozenset[int]) -> list[int]:
-        """A member's partitions of a topic, those it keeps first."""
+        """Return a member's partitions of a topic, beginning with those that it keeps."""
         ordered = hash_map_order(
             sorted(partitions), lambda p: p, capacity=copied_capacity(len(partitions))
         )
@@ -155,7 +156,8 @@ class _Alike:
 
 
 class _Mixed:
-    """Members read different topics. Members go by their index in Java's order."""
+    """An assignment for members that are subscribed to different topics. Members are identified by
+    their index in Java's order."""
 
     def __init__(self, group: GroupSpec, near: Near | None) -> None:
         self._group = group
@@ -193,7 +195,7 @@ class _Mixed:
                         owners[partition] = index
 
     def _sorted(self, topics: Sequence[Uuid]) -> list[Uuid]:
-        """Those with the most partitions a reader first."""
+        """Sort topics by their number of partitions per subscribed member, the highest first."""
 
         def key(topic: Uuid) -> tuple[float, int, tuple[int, int]]:
             readers = len(self._readers[topic])
@@ -202,7 +204,7 @@ class _Mixed:
         return sorted(topics, key=key)
 
     def _hand_out(self) -> None:
-        """Give partitions without a reader to the members that have least."""
+        """Assign the unassigned partitions to the members with the fewest partitions."""
         free = {
             topic: [p for p, owner in enumerate(owners) if owner == _NOBODY]
             for topic, owners in self._owner.items()
@@ -227,12 +229,12 @@ class _Mixed:
         for _ in range(BALANCING_ROUNDS_MAX):
             for number, topic in enumerate(ordered):
                 if number == last_changed:
-                    return  # a whole round without a change
+                    return  # A whole round has changed nothing.
                 if self._balance_topic(topic) or last_changed == _NOBODY:
                     last_changed = number
 
     def _balance_topic(self, topic: Uuid) -> bool:
-        """Move partitions of `topic` from its most to its least loaded readers. Whether any
+        """Move partitions of `topic` from its most to its least loaded members. Returns whether any
         moved."""
         scale = _Scale(self._load, self._readers[topic])
         if scale.spread <= 1:
@@ -261,10 +263,11 @@ class _Mixed:
 
 
 class _Scale:
-    """The readers of one topic by load, from which the least and the most loaded are taken in turn.
+    """The members of one topic by load, from which the least and the most loaded are taken in turn.
 
-    The least loaded are a range at the front that grows when all in it have been given one more;
-    the most loaded a range at the back that grows when all in it have given one up.
+    The least loaded members are a range at the front. The range grows when each of its members has
+    been given one more partition. The most loaded members are a range at the back, which grows when
+    each of its members has given one up.
     """
 
     def __init__(self, load: list[int], readers: Sequence[int]) -> None:
@@ -279,15 +282,17 @@ class _Scale:
         self._most_load = load[self._readers[-1]] + 1
         self._next_most = count - 1
         self.spread = load[self._readers[-1]] - load[self._readers[0]]
-        """How much more the most loaded has than the least loaded, at first."""
+        """The initial difference in load between the most and the least loaded member."""
 
     @property
     def balanced(self) -> bool:
-        """Whether the range of the most loaded is at most one above that of the least loaded."""
+        """Whether the load of the most loaded range is at most one above that of the least loaded
+        range."""
         return self._most_load - self._least_load <= 1
 
     def least_loaded(self, wanting: Callable[[int], bool] | None) -> int:
-        """The member that gets the next partition; among equals one for which `wanting` holds."""
+        """Return the member that gets the next partition. Among equals, one for which `wanting`
+        holds comes first."""
         readers = self._readers
         if self._next_least >= self._least_end:
             self._least_load += 1
@@ -307,7 +312,7 @@ class _Scale:
         return readers[position]
 
     def most_loaded(self) -> int:
-        """The member that gives up the next partition; -1 if no reader is left."""
+        """Return the member that gives up the next partition, or -1 if none is left."""
         readers = self._readers
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
@@ -326,7 +331,8 @@ class _Scale:
         return readers[self._next_most + 1]
 
     def exclude_most_loaded(self) -> None:
-        """The reader that `most_loaded` named last has no partition to give up."""
+        """Exclude the member that `most_loaded` has just returned, because it has no partition to
+        give up."""
         readers = self._readers
         self._most_end -= 1
         named = self._next_most + 1

@@ -1,1 +1,1 @@
-"""Streams groups (KIP-1071) in their coordinator: topology, internal topics, tasks, members."""
+"""Streams groups (KIP-1071) at their coordinator: topology, internal topics, tasks, members."""

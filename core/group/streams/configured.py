@@ -1,7 +1,7 @@
-"""A topology on the topics of the cluster: its tasks, and what the cluster lacks for it.
+"""A topology applied to the topics of the cluster: its tasks, and the topics that are missing.
 
-It is soft: another coordinator works it out again. Heartbeats do so when a topic of the group has
-changed.
+This is soft state, which a new coordinator computes again. Heartbeats compute it when a topic of
+the group has changed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from pk.core.wire.messages import offsets_topic_streams as wire
 from pk.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 TASKS_MAX: Final = 200_000
-"""Tasks of one topology. Their assignment would not fit into a record anyway."""
+"""The maximum number of tasks of a topology. The assignment of more would not fit into a record
+anyway."""
 
 NAMED_MAX: Final = 3
-"""Topics that a status names."""
+"""The maximum number of topics that a status names."""
 
 DEFAULT_REPLICATION: Final = -1
 PARTITIONS_MAX: Final = (1 << 31) - 1
@@ -44,18 +45,18 @@ class ConfiguredSubtopology(Struct, frozen=True):
 
     @property
     def is_stateful(self) -> bool:
-        """Whether its tasks have state, so that a standby makes sense."""
+        """Whether its tasks have state, of which standby tasks can keep copies."""
         return bool(self.changelogs)
 
 
 class ConfiguredTopology(Struct, frozen=True):
-    """See the top of this file."""
+    """A topology with its tasks; see the top of this file."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """Subtopologies by id, sorted as Java sorts them; None if they cannot be worked out."""
+    """Subtopologies by id, in Java's order of strings. None if they cannot be determined."""
     to_create: Mapping[str, CreatableTopic] = field(default_factory=dict[str, CreatableTopic])
-    """Internal topics that are missing."""
+    """The internal topics that are missing."""
     problem: TopologyNotReady | None = None
 
     @property
@@ -65,7 +66,7 @@ class ConfiguredTopology(Struct, frozen=True):
 
 
 def configure(topology: Topology, existing: PartitionCount) -> ConfiguredTopology:
-    """The topology on topics that have the partitions that `existing` says.
+    """Apply a topology to the topics of the cluster, whose partition counts `existing` returns.
 
     Raises STREAMS_INVALID_TOPOLOGY.
     """

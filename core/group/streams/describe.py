@@ -1,4 +1,4 @@
-"""The answer to StreamsGroupDescribe for a group."""
+"""The response to StreamsGroupDescribe for a group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pk.core.wire.messages.streams_group_describe import (
 
 
 def describe(group: StreamsGroup) -> DescribedGroup:
-    """The group."""
+    """Describe a group."""
     described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
@@ -38,7 +38,8 @@ def describe(group: StreamsGroup) -> DescribedGroup:
 
 
 def _topology(group: StreamsGroup) -> Topology | None:
-    """The topology with the partition counts that the broker decided, once all its topics exist."""
+    """Return the topology, with the partition counts that the broker decided once all of its topics
+    exist."""
     configured, topology = group.configured, group.topology
     if configured is not None and configured.is_ready and configured.subtopologies is not None:
         return Topology(

@@ -1,9 +1,9 @@
 """Endpoints: the addresses at which an application's processes answer queries, and their
 partitions.
 
-Every member gets all endpoints when they have changed. It recognizes a change by a number, the
-endpoint information epoch. All of this is soft; another coordinator begins at 0, and members get
-everything again.
+Members get all endpoints whenever these have changed. A number, the endpoint information epoch,
+shows a change. All of this is soft state: a new coordinator begins at 0, and members get everything
+again.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class Endpoints:
     def __init__(self) -> None:
         self.epoch = 0
         self._known: dict[str, EndpointToPartitions] = {}
-        """The endpoints by member id."""
+        """The cached endpoints by member id."""
 
     def forget(self, member_id: str) -> None:
-        """A member holds other tasks, or is gone."""
+        """Forget the endpoint of a member whose tasks changed, or that left."""
         self._known.pop(member_id, None)
 
     def forget_all(self) -> None:
-        """The topics have changed."""
+        """Forget all endpoints, because topics have changed."""
         self._known.clear()
 
     def changed(self, member: StreamsMember) -> None:
-        """Take note that a member's tasks have changed."""
+        """Begin a new epoch if a member with an endpoint has got other tasks."""
         self.forget(member.member_id)
         if member.endpoint is not None:
             self.epoch += 1
@@ -48,7 +48,7 @@ class Endpoints:
         configured: ConfiguredTopology,
         count_of: PartitionCount,
     ) -> list[EndpointToPartitions]:
-        """Every endpoint of `members`, with its partitions."""
+        """Return the endpoints of `members` with their partitions."""
         found: list[EndpointToPartitions] = []
         for member in members:
             if member.endpoint is not None:
@@ -74,8 +74,8 @@ def _endpoint(
 def _partitions(
     tasks: Mapping[str, Collection[int]], configured: ConfiguredTopology, count_of: PartitionCount
 ) -> list[TopicPartition]:
-    """The partitions that the tasks read. A topic with fewer partitions than there are tasks lacks
-    the last ones, as in Kafka."""
+    """Return the partitions that the tasks read. As in Kafka, a topic with fewer partitions than
+    there are tasks has none for the last ones."""
     found: list[TopicPartition] = []
     for subtopology_id in sorted(tasks):
         subtopology = (configured.subtopologies or {}).get(subtopology_id)

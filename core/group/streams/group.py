@@ -1,10 +1,11 @@
 """One streams group: the state in its records, and the state derived from it.
 
-The *group epoch* counts the changes after which tasks must be assigned again: a member joined, left
-or changed, a topic of the topology changed, or the group's configs did. The *target assignment* is
-made for an epoch; each member follows it in its own time (member.py). Only `replay_…` changes the
-state in the log. The soft state is the topology on the cluster's topics, the time of the next check
-of them, endpoints, and the member that asked the application to shut down.
+The *group epoch* counts the changes that require a new assignment: a member joined, left or
+changed, a topic of the topology changed, or the group's configs did. The *target assignment* is
+computed for an epoch, and each member adopts it independently (member.py). Only `replay_…` changes
+the durable state. The soft state consists of the topology as applied to the cluster's topics, the
+time of the next check of them, endpoints, and the member that requested a shutdown of the
+application.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ from pk.core.values import NO_EPOCH, Uuid
 from pk.core.wire.messages import offsets_topic_streams as wire
 
 STREAMS_COMMIT_SINCE: Final = 9
-"""The OffsetCommit that knows member epochs."""
+"""The first version of OffsetCommit that may contain a member epoch."""
 
 
 class StreamsGroupState(StrEnum):
-    """The states of a group; the values are those that Kafka prints."""
+    """The states of a group, with the names that Kafka prints."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
-    """The cluster lacks topics that the topology needs."""
+    """The cluster lacks topics of the topology."""
     ASSIGNING = "Assigning"
-    """Its target assignment is older than its epoch."""
+    """The target assignment is older than the group epoch."""
     RECONCILING = "Reconciling"
-    """Some member has not all of its target."""
+    """At least one member has not adopted all of its target."""
     STABLE = "Stable"
 
 
 class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
-    """A group as its coordinator sees it."""
+    """A streams group."""
 
     type: ClassVar[GroupType] = GroupType.STREAMS
     KEYS = RecordKeys(
@@ -64,18 +65,19 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.validated_topology_epoch = 0
-        """The epoch of the topology that the cluster's topics fit; -1 for none."""
+        """The epoch of the topology that was validated against the cluster's topics, or -1 for
+        none."""
         self.assignment_configs: Mapping[str, str] = {}
-        """The configs that the last epoch was made for."""
+        """The configs for which the last epoch was decided."""
         self.topology: Topology | None = None
         self.configured: ConfiguredTopology | None = None
         self.endpoints = Endpoints()
         self.shutdown_member_id: str | None = None
-        """The member that asked the whole application to shut down."""
+        """The member that requested a shutdown of the whole application."""
         self._active: dict[str, dict[int, str]] = {}
-        """Subtopology id → partition → the process that has the active task."""
+        """The process that has each active task, by subtopology id and partition."""
         self._copies: dict[str, dict[int, list[str]]] = {}
-        """The processes that have standby and warm-up tasks."""
+        """The processes that have standby and warm-up tasks, by subtopology id and partition."""
 
     # --- as a group of any type ---
 
@@ -94,17 +96,18 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @property
     def state_name(self) -> str:
-        """The state's name in ListGroups."""
+        """The state, named as in ListGroups."""
         return self.state.value
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether the application reads `topic` now."""
+        """Whether the application reads `topic`, and has members."""
         return bool(self.members) and self.topology is not None and topic in self.topology.readers
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
         """See `AnyGroup`. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
 
-        An older epoch will do for a partition whose task the member has held since (KIP-1251).
+        An older epoch is accepted for a partition whose task the member has held since then
+        (KIP-1251).
         """
         if committer.epoch < 0 and not self.members:
             return None
@@ -160,24 +163,24 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
             )
 
     def check_offset_delete(self) -> None:
-        """Any offsets may be deleted, except those of topics that the application reads."""
+        """Allow it: OffsetDelete itself refuses the topics that the application reads."""
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:
-        """Since the commit."""
+        """Return the commit's time."""
         return commit_timestamp_ms
 
     def tombstones(self) -> list[Record]:
-        """The records that end it."""
+        """Return the records that delete the group."""
         return group_tombstones(self.group_id)
 
     # --- members ---
 
     def target_of(self, member_id: str) -> Tasks:
-        """The tasks that the target assignment gives a member."""
+        """Return a member's tasks in the target assignment."""
         return self.target.get(member_id, NO_TASKS)
 
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
-        """The process that has the active task."""
+        """Return the process that has the active task, or None."""
         return self._active.get(subtopology_id, {}).get(partition)
 
     def has_copy(self, process_id: str, subtopology_id: str, partition: int) -> bool:
@@ -187,7 +190,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # --- the topology ---
 
     def configure(self, configured: ConfiguredTopology) -> None:
-        """The topology was put on the topics of the cluster."""
+        """Set the topology as applied to the topics of the cluster."""
         self.configured = configured
         self.endpoints.forget_all()
 
@@ -200,17 +203,17 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         validated_topology_epoch: int,
         assignment_configs: Mapping[str, str],
     ) -> None:
-        """The group has another epoch."""
+        """Set the group epoch."""
         self.epoch, self.metadata_hash = epoch, metadata_hash
         self.validated_topology_epoch = validated_topology_epoch
         self.assignment_configs = assignment_configs
 
     def replay_topology(self, topology: Topology | None) -> None:
-        """The group has a topology; None: none anymore."""
+        """Set the group's topology, or, given None, remove it."""
         self.topology = topology
 
     def replay_member(self, member_id: str, fields: Mapping[str, Any]) -> None:
-        """A record of a member sets some of its fields."""
+        """Set some fields of a member."""
         old = self.members.get(member_id)
         new = replace(StreamsMember(member_id) if old is None else old, **fields)
         self._let_go(old)
@@ -219,7 +222,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.endpoints.forget(member_id)
 
     def replay_assignment_tombstone(self, member_id: str) -> None:
-        """A member that leaves no longer holds tasks."""
+        """Clear the tasks of a member that leaves."""
         if member_id in self.members:
             self.replay_member(
                 member_id,
@@ -233,7 +236,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
             )
 
     def replay_member_tombstone(self, member_id: str) -> None:
-        """A member is gone."""
+        """Remove a member."""
         self._let_go(self.members.pop(member_id, None))
         self.target.pop(member_id, None)
         self.endpoints.forget(member_id)
@@ -250,7 +253,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     def _hold(self, member: StreamsMember) -> None:
         process_id = member.process_id
         if not process_id:
-            return  # its record comes later
+            return  # The member's own record comes later.
         for held in (member.assigned, member.revoking):
             for subtopology_id, partitions in held.active.items():
                 self._active.setdefault(subtopology_id, {}).update(

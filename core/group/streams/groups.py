@@ -1,17 +1,17 @@
 """Streams groups of KIP-1071: StreamsGroupHeartbeat as decisions, and the timeouts of members.
 
 A heartbeat may carry the member's topology, its description and its current tasks, and shows that
-it is alive. The coordinator answers with the member's epoch and, if that changed, with its tasks.
-In between are these steps:
+it is alive. The coordinator answers with the member's epoch and, if they changed, its tasks. In
+between are these steps:
 
-1. The member is created or changed; the first member brings the group its topology.
+1. The member is created or changed; the first member sets the group's topology.
 2. The topology is applied to the topics of the cluster, if one of them changed (configured.py).
-   Anything missing is a status in the answer; missing internal topics are an effect: the broker
-   creates them (`CreateInternalTopics`).
+   Anything missing becomes a status in the response; missing internal topics are an effect: the
+   broker creates them (`CreateInternalTopics`).
 3. If any of this changed, the group epoch goes up.
-4. If the group epoch is ahead of the target assignment, the assignor makes a new one: here for a
-   small group, off the loop for a large one. A new group waits for more members first, and two
-   assignments keep an interval.
+4. If the group epoch is ahead of the target assignment, the assignor computes a new one: here for a
+   small group, off the loop for a large one. A new group waits for more members first, and there is
+   a minimum interval between two assignments.
 5. The member takes the next step towards its target (reconcile.py).
 
 A decision reads the group as it was; later steps get the changes of earlier ones as arguments.
@@ -75,11 +75,11 @@ from pk.core.wire.messages.streams_group_heartbeat import (
 from pk.core.wire.schema import Message
 
 INLINE_WORK_MAX: Final = 500
-"""The largest group whose target assignment is made on the loop: `StreamsGroupSpec.work`, 10 to 20
-µs each."""
+"""The largest group whose target assignment is computed on the loop, in units of
+`StreamsGroupSpec.work`, which take 10 to 20 µs each."""
 
 STANDBY_REPLICAS: Final = "num.standby.replicas"
-"""The one config of the assignor."""
+"""The only config of the assignor."""
 
 
 class _Configured(NamedTuple):
@@ -91,18 +91,18 @@ class _Configured(NamedTuple):
 
 
 class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
-    """The streams groups of one partition. Every method that decides fills a
-    `DecisionBuilder`."""
+    """The streams groups of one partition of `__consumer_offsets`. Every method that decides fills
+    a `DecisionBuilder`."""
 
     def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
-        """`topics` are the cluster's; their owner keeps them up to date."""
+        """Create the groups. `topics` are the cluster's; their owner keeps them up to date."""
         super().__init__(StreamsGroup, settings.streams, groups, topics, records)
         self.internal_topics = InternalTopics()
         self._delayed: set[str] = set()
         """Soft: new groups that wait for more members."""
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None if it does not exist."""
+        """Return the number of partitions of a topic, or None if it does not exist."""
         found = self.topics.image.topics.get(topic)
         return None if found is None else len(found.partitions)
 
@@ -111,7 +111,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     def heartbeat(
         self, request: StreamsGroupHeartbeatRequest, client: Client, decision: DecisionBuilder
     ) -> None:
-        """StreamsGroupHeartbeat 0.
+        """Decide StreamsGroupHeartbeat 0.
 
         Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, GROUP_ID_NOT_FOUND,
         GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
@@ -158,7 +158,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         decision.reply = response
 
     def _group(self, group_id: str, joins: bool, decision: DecisionBuilder) -> StreamsGroup:
-        """The group; for one that joins a new one, also in place of an empty classic group.
+        """Return the group. A member that joins creates a missing group, or replaces an empty
+        classic group.
 
         Raises GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED.
         """
@@ -186,7 +187,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         statuses: list[Status],
         decision: DecisionBuilder,
     ) -> _Configured:
-        """Steps 1 and 2 of a heartbeat, as far as the topology goes."""
+        """Decide the part of steps 1 and 2 of a heartbeat that concerns the topology."""
         topology = self._topology(group, request, decision)
         known = group.topology
         if known is not None and updated.topology_epoch < known.epoch:
@@ -207,7 +208,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     def _topology(
         self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, decision: DecisionBuilder
     ) -> Topology:
-        """The group's topology; that of its first member becomes the group's."""
+        """Return the group's topology. If the group has none, the one in the request becomes the
+        group's."""
         known = group.topology
         if request.topology is None:
             if known is None:
@@ -227,7 +229,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     def _epoch(
         self, group: StreamsGroup, found: _Configured, changed: bool, decision: DecisionBuilder
     ) -> int:
-        """Step 3 of a heartbeat: the group's epoch, which goes up where anything changed."""
+        """Decide step 3 of a heartbeat. Returns the group's epoch, which goes up if anything
+        changed."""
         validated = found.topology.epoch if found.configured.is_ready else NO_TOPOLOGY_EPOCH
         configs = self._assignment_configs(group.group_id)
         epoch = group.epoch
@@ -264,7 +267,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         statuses: list[Status],
         decision: DecisionBuilder,
     ) -> Target:
-        """Step 4 of a heartbeat: the target of `updated`."""
+        """Decide step 4 of a heartbeat. Returns the target of `updated`."""
         group_id, member_id = group.group_id, updated.member_id
         last = Target(group.assignment_epoch, group.target_of(member_id))
         if group_id in self._delayed:
@@ -304,7 +307,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         configs: Mapping[str, str],
         decision: DecisionBuilder,
     ) -> Mapping[str, Tasks] | None:
-        """Make the target assignment of `epoch`; None if that is done off the loop."""
+        """Compute the target assignment of `epoch`. Returns None if that is done off the loop."""
         group_id = group.group_id
         if not configured.is_ready:
             given: Mapping[str, Tasks] = dict.fromkeys(members, NO_TASKS)
@@ -335,7 +338,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         epoch: int,
         decision: DecisionBuilder,
     ) -> None:
-        """Have an assignment made off the loop, unless one is being made."""
+        """Compute an assignment off the loop, unless one is being computed."""
         if group_id not in self._computing:
             self.compute(
                 group_id,
@@ -356,7 +359,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         epoch: int,
         now_ms: int,
     ) -> Decision[Record, None]:
-        """A target assignment was made off the loop, for the topology as it was."""
+        """Write a target assignment that was computed off the loop for the topology
+        `configured`."""
         decision = DecisionBuilder(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(StreamsGroup, group_id)
@@ -364,7 +368,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             return decision
         now = group.configured
         if now is not None and now.subtopologies != configured.subtopologies:
-            return decision  # it may have tasks that exist no longer
+            return decision  # It may contain tasks that no longer exist.
         kept = {m: tasks for m, tasks in given.items() if m in group.members}
         decision.records = self.target_records(group, kept, epoch, now_ms)
         return decision
@@ -388,7 +392,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
                 decision.cancel(key)
         return moved
 
-    # --- what the member hears ---
+    # --- the response ---
 
     def _tell_endpoints(
         self,
@@ -440,10 +444,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     def topics_created(
         self, effect: CreateInternalTopics, refused: Mapping[str, str], decision: DecisionBuilder
     ) -> None:
-        """Take the result of a `CreateInternalTopics`: why topics were not created, by topic."""
+        """Apply the result of a `CreateInternalTopics`: the reasons why topics were not created, by
+        topic."""
         self.internal_topics.created(effect, refused, decision.now_ms)
 
-    # --- members go, time passes ---
+    # --- leaving members and timers ---
 
     def _leave(self, request: StreamsGroupHeartbeatRequest, decision: DecisionBuilder) -> None:
         group = self.groups.find_of(StreamsGroup, request.group_id)
@@ -457,7 +462,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     def fence(
         self, group: StreamsGroup, members: Sequence[StreamsMember], decision: DecisionBuilder
     ) -> None:
-        """Take members out of the group: they left, or were silent, or did not do as they must."""
+        """Remove members that left, whose session or rebalance timeout expired, or that broke the
+        rules of the protocol."""
         group_id, epoch = group.group_id, group.epoch
         for member in members:
             epoch += 1
@@ -487,7 +493,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             self.fence(group, [member], decision)
 
     def _delay_over(self, group_id: str, decision: DecisionBuilder) -> None:
-        """A new group has waited for more members long enough: assign its tasks."""
+        """Assign the tasks of a new group that has waited long enough for more members."""
         self._delayed.discard(group_id)
         group = self.groups.get_of(StreamsGroup, group_id)
         if group is None or group.is_empty or group.configured is None:
@@ -516,7 +522,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     # --- the cluster ---
 
     def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
-        """See `GroupsOfType`. Groups whose topics changed look at them with the next heartbeat."""
+        """See `GroupsOfType`. Groups whose topics changed check them at the next heartbeat."""
         self.use_cluster_settings(image)
         self.internal_topics.keep_only(self.groups)
         changed = found.topics_reassigned
@@ -525,7 +531,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
                 if group.topology is None or not changed.isdisjoint(group.topology.required_topics):
                     group.request_refresh()
 
-    # --- records, and their description ---
+    # --- records and descriptions ---
 
     def replay_value(self, group: StreamsGroup, key: Message, value: Message) -> None:
         """See `ModernGroups`."""

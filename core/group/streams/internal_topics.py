@@ -1,8 +1,8 @@
-"""Internal topics of streams groups: asks the broker to create missing ones.
+"""Internal topics of streams groups: requests that the broker create missing ones.
 
-All of this is soft: members send heartbeats until their topics exist, and each heartbeat may
+All of this is soft state: members send heartbeats until their topics exist, and each heartbeat may
 request them. A topic is not requested again while the broker works on it, nor soon after its
-creation failed; until then members get the reason.
+creation failed; until then members get the reason of the failure.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pk.core.machine import Effect
 from pk.core.wire.messages.create_topics import CreatableTopic
 
 FAILURES_MAX: Final = 3
-"""Topics whose failure a status names."""
+"""The maximum number of topics whose failures a status names."""
 
 
 class CreateInternalTopics(Effect, frozen=True):
-    """Make these topics. `StreamsGroups.topics_created` gets the result."""
+    """Create these topics. The result goes to `StreamsGroups.topics_created`."""
 
     group_id: str
     topics: tuple[CreatableTopic, ...]
@@ -32,18 +32,19 @@ class _Failure(NamedTuple):
 
 
 class InternalTopics:
-    """Those of the groups of one partition."""
+    """The requested internal topics of the groups of one partition."""
 
     def __init__(self) -> None:
         self._asked: dict[str, dict[str, int]] = {}
-        """Group → topic → until when the broker works on it."""
+        """The time until which the broker works on each topic, by group."""
         self._failed: dict[str, dict[str, _Failure]] = {}
-        """Group → topic → why it was not made."""
+        """The reason why each topic was not created, by group."""
 
     def create(
         self, group_id: str, missing: Mapping[str, CreatableTopic], timeout_ms: int, now_ms: int
     ) -> CreateInternalTopics | None:
-        """Request the topics of `missing` that may be requested now; None if there are none."""
+        """Request those topics of `missing` that may be requested now. Returns None if there are
+        none."""
         asked = self._asked.setdefault(group_id, {})
         failed = self._failed.get(group_id, {})
         new = [
@@ -60,7 +61,8 @@ class InternalTopics:
     def created(
         self, effect: CreateInternalTopics, refused: Mapping[str, str], now_ms: int
     ) -> None:
-        """Take the result of an effect: why topics could not be created, by topic."""
+        """Apply the result of an effect. `refused` has the reasons why topics could not be
+        created."""
         asked = self._asked.get(effect.group_id, {})
         for topic in effect.topics:
             asked.pop(topic.name, None)
@@ -71,7 +73,8 @@ class InternalTopics:
             )
 
     def failures(self, group_id: str, missing: Collection[str], now_ms: int) -> str:
-        """The text of a status about topics that could not be created; empty if there are none."""
+        """Return the text of a status about topics that could not be created, or "" if there are
+        none."""
         found = [
             f"{name} ({failure.message})"
             for name, failure in self._failed.get(group_id, {}).items()
@@ -84,7 +87,7 @@ class InternalTopics:
         return f"; Creation failed: {text}."
 
     def keep_only(self, groups: Collection[str]) -> None:
-        """Forget groups that have ended."""
+        """Forget groups that no longer exist."""
         for of_groups in (self._asked, self._failed):
             for group_id in [g for g in of_groups if g not in groups]:
                 del of_groups[group_id]

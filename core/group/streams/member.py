@@ -2,7 +2,7 @@
 
 A member is a thread of an application; the threads of one process share its id. A member moves from
 its *assigned* tasks to its target. It first gives up tasks (`UNREVOKED_TASKS`), then takes the
-epoch of the target and the free tasks, and waits for those that others still hold
+epoch of the target and the free tasks, and waits for those that other members still hold
 (`UNRELEASED_TASKS`).
 """
 
@@ -21,24 +21,24 @@ JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 """The epoch of a member that leaves."""
 LEAVE_STATIC_EPOCH: Final = -2
-"""The epoch of a static member that leaves for a while; Apache Kafka 4.3.1 has no static members of
+"""The epoch of a static member that leaves temporarily. Apache Kafka 4.3.1 has no static members of
 streams groups."""
 
 NO_TOPOLOGY_EPOCH: Final = -1
 
 
 class MemberState(IntEnum):
-    """How far a member is; the values are those of its record."""
+    """The reconciliation state of a member, numbered as in its record."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
     UNRELEASED_TASKS = 3
     UNKNOWN = 127
-    """The state in a record that a newer broker wrote."""
+    """A record of a newer broker has an unknown state."""
 
     @classmethod
     def of(cls, value: int) -> MemberState:
-        """The state in a record."""
+        """Convert the number in a record."""
         return cls(value) if value in _STATES else cls.UNKNOWN
 
 
@@ -46,14 +46,14 @@ _STATES: Final = frozenset(MemberState)
 
 
 class Endpoint(NamedTuple):
-    """The address for interactive queries of an application (`application.server`)."""
+    """The address of an application for interactive queries (`application.server`)."""
 
     host: str
     port: int
 
 
 class StreamsMember(Struct, frozen=True):
-    """One member, as its records say."""
+    """A member as described by its records."""
 
     member_id: str
     member_epoch: int = JOIN_EPOCH
@@ -70,14 +70,15 @@ class StreamsMember(Struct, frozen=True):
     client_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     assigned: HeldTasks = HOLDS_NONE
     revoking: HeldTasks = HOLDS_NONE
-    """The tasks it must give up and has not yet reported as given up."""
+    """The tasks that the member must give up, and whose revocation it has not confirmed."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all of the target assignment of `epoch`."""
+        """Whether the member has adopted all of the target assignment of `epoch`."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def epoch_of(self, subtopology_id: str, partition: int) -> int | None:
-        """The epoch in which it got an active task; None if it does not hold it."""
+        """Return the epoch in which the member got an active task, or None if it does not hold
+        it."""
         for held in (self.assigned, self.revoking):
             epoch = held.active.get(subtopology_id, {}).get(partition)
             if epoch is not None:

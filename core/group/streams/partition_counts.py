@@ -1,10 +1,11 @@
-"""How many partitions the internal topics of a topology get.
+"""The partition counts of a topology's internal topics.
 
-A repartition topic has the number that its application sets, or as many as the most that a
-subtopology which writes to it reads; one subtopology may depend on another, so this goes round
-until all are known. Then repartition topics take the number of those that they are copartitioned
-with. A changelog topic has as many as its subtopology has tasks. A topic that exists counts with
-the partitions that it has. Kafka 4.3.1 decides in the same order.
+A repartition topic has the count that its application sets. Otherwise, its count is the highest
+count of the topics that are read by a subtopology that writes to it. Subtopologies may depend on
+each other, so this is repeated until all counts are known. Then repartition topics get the count of
+those that they are copartitioned with. A changelog topic has as many partitions as its subtopology
+has tasks. An existing topic counts with the partitions that it has. Kafka 4.3.1 decides in the same
+order.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from pk.core.group.streams.topology import Topology, copartitioned, invalid_topo
 from pk.core.wire.messages import offsets_topic_streams as wire
 
 PartitionCount = Callable[[str], int | None]
-"""How many partitions a topic has; None if it does not exist."""
+"""Returns the number of partitions of a topic, or None if it does not exist."""
 
 
 class StatusCode(IntEnum):
-    """The status of the topology or the application in a heartbeat."""
+    """The status of a topology or an application in a heartbeat's response."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -32,7 +33,7 @@ class StatusCode(IntEnum):
 
 
 class TopologyNotReady(Exception):
-    """The cluster lacks what the topology needs; members wait until it exists."""
+    """The cluster lacks topics or partitions that the topology needs. Members wait for them."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
@@ -41,10 +42,10 @@ class TopologyNotReady(Exception):
 
 
 def decide(topology: Topology, existing: PartitionCount) -> dict[str, int]:
-    """The partition counts of all internal topics.
+    """Return the partition counts of all internal topics.
 
-    Raises STREAMS_INVALID_TOPOLOGY, and TopologyNotReady where topics that must be copartitioned
-    are not.
+    Raises STREAMS_INVALID_TOPOLOGY, and TopologyNotReady if topics that must be copartitioned are
+    not.
     """
     decided = _repartition_topics(topology, existing)
 
@@ -71,8 +72,8 @@ def decide(topology: Topology, existing: PartitionCount) -> dict[str, int]:
 
 
 def tasks_of(subtopology: wire.Subtopology, count_of: Callable[[str], int]) -> int:
-    """How many tasks a subtopology has. Raises STREAMS_INVALID_TOPOLOGY for one that reads
-    nothing."""
+    """Return the number of tasks of a subtopology. Raises STREAMS_INVALID_TOPOLOGY if it has no
+    source topics."""
     most = max((count_of(topic) for topic in sources_of(subtopology)), default=None)
     if most is None:
         raise invalid_topology(
@@ -127,7 +128,8 @@ def _copartition(
     flexible: Collection[str],
     count_of: Callable[[str], int],
 ) -> dict[str, int]:
-    """The counts of the repartition topics among `topics`, which are all to have equally many."""
+    """Return the counts of the repartition topics among `topics`, all of which must have the same
+    count."""
     repartitions = {t: count_of(t) for t in topics if t in fixed or t in flexible}
     others = {topic: count_of(topic) for topic in topics if topic not in repartitions}
     if others:
@@ -147,7 +149,7 @@ def _copartition(
 
 
 def _same(counts: Mapping[str, int], shown: Mapping[str, int]) -> int:
-    """The one number of partitions in `counts`."""
+    """Return the number that all of `counts` have. Raises TopologyNotReady if they differ."""
     first, *others = counts.values()
     if any(count != first for count in others):
         listed = ", ".join(f"{t}={shown[t]}" for t in sorted(shown, key=java_order))

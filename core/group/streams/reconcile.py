@@ -3,8 +3,8 @@
 An active task goes to its next holder only after the previous one has given it up. A task of any
 kind goes to a member only if no other member of its process has it, because they share a state
 directory. A member that must give up tasks stays in its epoch until a heartbeat no longer lists
-them; then it moves to the epoch of the target, with the free tasks of the target. Kafka 4.3.1 takes
-the same steps.
+them. Then it gets the epoch of the target, and those tasks of the target that are free. Kafka 4.3.1
+takes the same steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pk.core.group.streams.tasks import HOLDS_NONE, HeldTasks, Tasks, TaskSet, s
 
 
 class Target(Struct, frozen=True):
-    """The tasks that a member must have."""
+    """A member's target assignment."""
 
     epoch: int
     tasks: Tasks
@@ -31,7 +31,7 @@ class Holders(Protocol):
     """The current tasks of processes."""
 
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
-        """The process that has the active task."""
+        """Return the process that has the active task, or None."""
         ...
 
     def has_copy(self, process_id: str, subtopology_id: str, partition: int) -> bool:
@@ -40,21 +40,21 @@ class Holders(Protocol):
 
 
 class _Difference(NamedTuple):
-    """The step from a member's tasks of one kind to its target."""
+    """The differences between a member's tasks of one kind and its target."""
 
     kept: dict[str, dict[int, int]]
     revoking: dict[str, dict[int, int]]
     new: dict[str, dict[int, int]]
     waits: bool
-    """Whether others still hold tasks that it must get."""
+    """Whether other members or processes still hold tasks of the target."""
 
 
 def reconcile(
     member: StreamsMember, target: Target, holders: Holders, owned: Tasks | None
 ) -> StreamsMember:
-    """The member after the next step, the same object if there is none.
+    """Return the member after the next step, or the same object if there is none.
 
-    `owned` is what the member says that it holds (None: it says nothing). Raises
+    `owned` are the tasks that the member reports (None if it reports nothing). Raises
     FENCED_MEMBER_EPOCH for a member in an unknown state that still holds tasks.
     """
     match member.state:

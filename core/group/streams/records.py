@@ -1,7 +1,7 @@
 """The records of streams groups in `__consumer_offsets`, as Kafka 4.3.1 writes them.
 
-A member that goes needs its tombstones in order: its assignment, its target, then itself. A group
-ends with the tombstone of its epoch, and that of its topology comes after.
+A member is deleted by tombstones in this order: its assignment, its target, the member. A group is
+deleted by the tombstone of its epoch, which the tombstone of its topology follows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def group_epoch(
     validated_topology_epoch: int,
     assignment_configs: Mapping[str, str],
 ) -> Record:
-    """The group has another epoch."""
+    """The record of a new group epoch, which requires a new target assignment."""
     return Record(
         wire.StreamsGroupMetadataKey(group_id=group_id),
         wire.StreamsGroupMetadataValue(
@@ -40,7 +40,7 @@ def group_epoch(
 
 
 def topology(group_id: str, found: Topology) -> Record:
-    """The group's topology."""
+    """The record of the group's topology."""
     return Record(wire.StreamsGroupTopologyKey(group_id=group_id), found.record())
 
 
@@ -69,7 +69,7 @@ def member_metadata(group_id: str, member: StreamsMember) -> Record:
 
 
 def with_metadata(value: wire.StreamsGroupMemberMetadataValue) -> dict[str, Any]:
-    """The fields of a member that its record sets."""
+    """Return the fields of a member that its metadata record sets."""
     endpoint = value.user_endpoint
     return {
         "instance_id": value.instance_id,
@@ -104,7 +104,7 @@ def current_assignment(group_id: str, member: StreamsMember) -> Record:
 
 
 def with_assignment(value: wire.StreamsGroupCurrentMemberAssignmentValue) -> dict[str, Any]:
-    """The fields of a member that the record of its assignment sets."""
+    """Return the fields of a member that the record of its assignment sets."""
     epoch = value.member_epoch
     return {
         "member_epoch": epoch,
@@ -136,14 +136,14 @@ def target_member(group_id: str, member_id: str, tasks: Tasks) -> Record:
 
 
 def target_of(value: wire.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
-    """The tasks in the record of a target."""
+    """Return the tasks in a record of a target assignment."""
     return Tasks(
         task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks)
     )
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
-    """The target assignment of `epoch` is complete."""
+    """The record that completes the target assignment of `epoch`."""
     return Record(
         wire.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id),
         wire.StreamsGroupTargetAssignmentMetadataValue(
@@ -153,7 +153,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """The member is gone."""
+    """The records that delete a member."""
     names = {"group_id": group_id, "member_id": member_id}
     return [
         Record(wire.StreamsGroupCurrentMemberAssignmentKey(**names), None),
@@ -163,7 +163,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def group_tombstones(group_id: str) -> list[Record]:
-    """The group, which has no members, is gone."""
+    """The records that delete a group without members."""
     return [
         Record(wire.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         Record(wire.StreamsGroupMetadataKey(group_id=group_id), None),
@@ -201,7 +201,8 @@ def _target_ids(tasks: TaskSet) -> list[wire.StreamsGroupTargetAssignmentMemberT
 
 
 def _epochs(ids: Iterable[wire.TaskIds], epoch: int) -> dict[str, dict[int, int]]:
-    """Active tasks with their epochs; brokers before 4.3 wrote none, then it is `epoch`."""
+    """Return active tasks with their epochs. Records of brokers before 4.3 have none; `epoch`
+    stands in."""
     found: dict[str, dict[int, int]] = {}
     for each in ids:
         epochs = each.assignment_epochs

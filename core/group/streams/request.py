@@ -1,4 +1,4 @@
-"""The contents of a StreamsGroupHeartbeat, and their validation."""
+"""The fields of a StreamsGroupHeartbeat, and their validation."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from pk.core.wire.messages.streams_group_heartbeat import (
 )
 
 NAMED_MAX: Final = 100
-"""Topics that an error names."""
+"""The maximum number of topics that an error names."""
 
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
-    """Raise INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY for what no group can answer.
+    """Raise INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY for a request that no group accepts.
 
-    Static members, regular expressions, warm-up tasks and offsets of tasks are refused, as Kafka
-    4.3.1 does.
+    As in Kafka 4.3.1, static members, regular expressions, warm-up tasks and offsets of tasks are
+    refused.
     """
     topology = request.topology
     if topology is not None:
@@ -59,7 +59,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
             raise _invalid("Topology must be non-null when (re-)joining.")
         _check_changelogs(topology)
     elif epoch == LEAVE_STATIC_EPOCH:
-        raise _invalid("InstanceId can't be null.")  # static members were refused above
+        raise _invalid("InstanceId can't be null.")  # Static members were refused above.
     elif epoch < LEAVE_STATIC_EPOCH:
         raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     if len({tasks is None for tasks in kinds.values()}) > 1:
@@ -130,7 +130,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def said_by(request: StreamsGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
-    """The fields of the member that the request sets; the others stay."""
+    """Return the fields of the member that the request sets. The others stay as they are."""
     said: dict[str, Any] = {
         "client_id": client.client_id[:STRING_BYTES_MAX],
         "client_host": client.client_host,
@@ -151,7 +151,7 @@ def said_by(request: StreamsGroupHeartbeatRequest, client: Client) -> dict[str, 
 
 
 def owned_by(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """The tasks the member reports as held; None if it reports nothing."""
+    """Return the tasks that the member reports as held, or None if it reports nothing."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
@@ -159,10 +159,10 @@ def owned_by(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
 
 
 def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH for another epoch than the member's.
+    """Raise FENCED_MEMBER_EPOCH for an epoch other than the member's.
 
-    The one before it will do as long as the member holds nothing that it should not: the answer
-    with the new one may have been lost.
+    The previous epoch is accepted if the member holds only tasks that it may hold, because the
+    response with the new epoch may have been lost.
     """
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return

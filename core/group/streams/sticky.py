@@ -1,17 +1,18 @@
-"""The assignor `sticky`: every active task goes to one member, and the wanted number of standby
+"""The assignor `sticky`: every active task goes to one member, and the configured number of standby
 tasks to other processes.
 
-Members are threads, and the threads of a process are equally good for its tasks; so load is counted
-by process, for each of its members. An active task goes
+Members are threads, and the threads of a process are equally suitable for its tasks. Therefore the
+load of a process is its number of tasks per member. An active task goes
 
-1. to the member that had it, else to a member that had its standby, while these have less than
-   their share;
-2. else to the process with the least load, and in it to the member with the fewest tasks.
+1. to the member that had it, or else to a member that had its standby, if that member has less than
+   its share;
+2. otherwise to the process with the least load, and there to the member with the fewest tasks.
 
-A standby task goes to a process that does not have the task, in the same order: the one that had it
-as an active task, the one that had its standby, the one with the least load. With too few
-processes, there are fewer standbys. The share is the number of remaining tasks divided by the
-members that have not had theirs. Kafka 4.3.1 assigns tasks and breaks ties in the same way.
+A standby task goes to a process that does not have the task: preferably the one that had it as an
+active task, then the one that had its standby, then the one with the least load. With too few
+processes, there are fewer standby tasks. The share is the number of remaining tasks divided by the
+number of members that have not reached their share. Kafka 4.3.1 assigns tasks and breaks ties in
+the same way.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ from pk.core.group.streams.tasks import NO_TASKS, Tasks
 
 
 class Task(NamedTuple):
-    """One task."""
+    """A task of a subtopology."""
 
     subtopology_id: str
     partition: int
 
 
 class StreamsMemberSpec(Struct, frozen=True):
-    """One member, as the assignor sees it."""
+    """A member as seen by the assignor."""
 
     process_id: str
     target: Tasks = NO_TASKS
-    """Its tasks in the last target assignment."""
+    """The member's tasks in the last target assignment."""
 
 
 class SubtopologySpec(NamedTuple):
-    """One subtopology, as the assignor sees it."""
+    """A subtopology as seen by the assignor."""
 
     tasks: int
     is_stateful: bool
 
 
 class StreamsGroupSpec(Struct, frozen=True):
-    """A group at one moment: a frozen view that may be read in another thread."""
+    """A frozen view of a group at one moment, which another thread may read."""
 
     members: Mapping[str, StreamsMemberSpec]
     subtopologies: Mapping[str, SubtopologySpec]
@@ -57,13 +58,13 @@ class StreamsGroupSpec(Struct, frozen=True):
 
     @property
     def work(self) -> int:
-        """A measure of how long the assignor needs."""
+        """A measure of the time that the assignor needs."""
         tasks = sum(each.tasks for each in self.subtopologies.values())
         return len(self.members) + tasks * (1 + self.standby_replicas)
 
 
 def assign(group: StreamsGroupSpec) -> dict[str, Tasks]:
-    """Every member with its tasks."""
+    """Assign all tasks. The result contains every member."""
     return _Assignment(group).tasks()
 
 
@@ -78,29 +79,29 @@ class _Process(Struct):
     """A process and its tasks."""
 
     counts: dict[str, int] = field(default_factory=dict[str, int])
-    """Member → how many tasks it has."""
+    """The number of tasks of each member."""
     tasks: set[Task] = field(default_factory=set[Task])
-    """The tasks of all its members."""
+    """The tasks of all members."""
     given: int = 0
-    """How many tasks its members have."""
+    """The number of tasks of all members."""
     by_load: PriorityQueue[_Thread] | None = None
 
     @property
     def load(self) -> float:
-        """Tasks for each member."""
+        """The number of tasks per member."""
         return self.given / len(self.counts)
 
 
 class _Share:
-    """How many tasks each member may have: those left over, divided by the members that are not
-    full."""
+    """The number of tasks that each member may have: the remaining tasks divided by the members
+    that have not reached their share."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
         self.of_each = -(-tasks // members) if members else 0
 
     def given(self, count: int) -> None:
-        """Take note that a member has `count` tasks now."""
+        """Note that a member now has `count` tasks."""
         if count == self.of_each:
             self._members -= 1
             self._tasks -= count
@@ -148,7 +149,7 @@ class _Assignment:
         self._processes = [processes[process_id] for process_id in in_order]
 
     def tasks(self) -> dict[str, Tasks]:
-        """The assignment."""
+        """Return the assignment."""
         if self._members:
             self._assign_active()
             if self._standby_replicas:
@@ -209,7 +210,7 @@ class _Assignment:
                     break
 
     def _who_knows(self, task: Task) -> str | None:
-        """A member that had the task, or its standby, and may have its standby now."""
+        """Return a member that had the task or its standby, and may have its standby now."""
         member_id = self._had_active.get(task)
         if (
             member_id is not None
@@ -223,8 +224,8 @@ class _Assignment:
         return None
 
     def _give_standby(self, queue: PriorityQueue[_Process], task: Task) -> bool:
-        """Give a standby to the process with the least load among those that do not have the
-        task."""
+        """Assign a standby task to the process with the least load that does not have the task.
+        Returns whether there is one."""
         passed: list[_Process] = []
         found = False
         while queue and not found:
@@ -240,8 +241,8 @@ class _Assignment:
     # Both
 
     def _least_loaded(self, members: Iterable[str], task: Task | None) -> str | None:
-        """The member with the least load. With `task`, returns None if the process of the first
-        member already has the task, as in Kafka."""
+        """Return the member with the least load. Given a task, return None if the process of the
+        first member already has it, as in Kafka."""
         candidate: str | None = None
         first: _Process | None = None
         load = tasks = 0.0
@@ -261,7 +262,7 @@ class _Assignment:
         return candidate
 
     def _give(self, member_id: str, task: Task, kind: dict[str, dict[str, set[int]]]) -> int:
-        """Give a task; how many the member has now."""
+        """Assign a task to a member. Returns the member's number of tasks."""
         process = self._process_of[member_id]
         process.by_load = None
         return _add(process, member_id, task, kind)

@@ -1,8 +1,8 @@
-"""Tasks: the units of work of a streams application, a partition of a subtopology each.
+"""Tasks: the units of work of a streams application. A task is one partition of a subtopology.
 
 An *active* task reads and writes. A *standby* task keeps a copy of an active task's state. A
-*warm-up* task builds such a copy before the active task moves; Apache Kafka 4.3.1 knows them and
-assigns none.
+*warm-up* task builds such a copy before the active task moves. Apache Kafka 4.3.1 defines warm-up
+tasks, but does not assign any.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 
 TaskSet = Mapping[str, frozenset[int]]
-"""Subtopology id → partitions. Immutable, without empty sets."""
+"""The partitions of each subtopology, by id. Immutable, without empty sets."""
 
 EpochTasks = Mapping[str, Mapping[int, int]]
-"""Subtopology id → partition → the epoch in which a member got the task. Immutable."""
+"""The epoch in which a member got each task, by subtopology id and partition. Immutable."""
 
 
 class TaskIds(Protocol):
@@ -43,7 +43,7 @@ class HeldTasks(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is none."""
+        """Whether there are no tasks."""
         return not (self.active or self.standby or self.warmup)
 
 
@@ -52,12 +52,12 @@ HOLDS_NONE: Final = HeldTasks()
 
 
 def task_set(ids: Iterable[TaskIds]) -> dict[str, frozenset[int]]:
-    """The tasks in a message; the last entry counts for a subtopology that it names twice."""
+    """Decode the tasks in a message. If a subtopology is named twice, its last entry counts."""
     return {each.subtopology_id: frozenset(each.partitions) for each in ids}
 
 
 def share_any(owned: Tasks, held: HeldTasks) -> bool:
-    """Whether `owned` has a task of `held`, of the same kind."""
+    """Whether `owned` contains a task of `held` of the same kind."""
     return (
         _overlap(owned.active, held.active)
         or _overlap(owned.standby, held.standby)

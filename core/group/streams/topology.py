@@ -1,9 +1,9 @@
-"""The topology of a streams application, as a member sends it and the group's record keeps it.
+"""The topology of a streams application, as members send it and the group's record stores it.
 
 A topology has *subtopologies*. Each reads *source topics* and *repartition topics*, writes to
 repartition topics (its *sinks*), and keeps state whose copies are in *changelog topics*.
-Repartition and changelog topics are internal topics of the application: the broker makes them.
-Topics of a *copartition group* need equally many partitions.
+Repartition and changelog topics are internal topics of the application, which the broker creates.
+All topics of a *copartition group* need the same number of partitions.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from pk.core.wire.messages import offsets_topic_streams as wire
 from pk.core.wire.messages import streams_group_heartbeat as heartbeat
 
 ORDERED_MAX: Final = 200
-"""Names that are put into Java's order: it takes 25 µs each, and shows only where two are equally
-good."""
+"""The maximum number of names that are sorted in Java's order. Sorting takes 25 µs for each, and
+the order matters only for ties."""
 
 
 def java_ordered(names: Collection[str]) -> list[str]:
-    """`names` in the order of Java's `HashMap`, unless there are too many."""
+    """Return `names` in the order of Java's `HashMap`, unless there are too many."""
     return hash_map_order(names) if len(names) <= ORDERED_MAX else list(names)
 
 
 def invalid_topology(message: str) -> KafkaError:
-    """A topology that no group can have."""
+    """Return the error for an invalid topology."""
     return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
 class Topology(Struct, frozen=True, eq=False, dict=True):
-    """A topology in an epoch of its own."""
+    """A topology with its epoch."""
 
     epoch: int
     subtopologies: Mapping[str, wire.Subtopology] = field(
         default_factory=dict[str, wire.Subtopology]
     )
-    """Subtopologies by id, in the order of the member that sent them."""
+    """Subtopologies by id, in the order in which the member sent them."""
 
     @cached_property
     def in_java_order(self) -> list[wire.Subtopology]:
-        """The subtopologies in the order of Java's `HashMap`, for results that depend visibly on
+        """The subtopologies in the order of Java's `HashMap`, for results that visibly depend on
         it."""
         return [self.subtopologies[name] for name in java_ordered(self.subtopologies)]
 
     @cached_property
     def required_topics(self) -> frozenset[str]:
-        """All topics that it reads or keeps state in."""
+        """All topics that the topology reads or keeps state in."""
         return frozenset(
             chain.from_iterable(
                 chain(sources_of(each), (topic.name for topic in each.state_changelog_topics))
@@ -62,7 +62,7 @@ class Topology(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def readers(self) -> dict[str, str]:
-        """Source or repartition topic → the id of the subtopology that reads it."""
+        """The subtopology that reads each source or repartition topic, by id."""
         return {
             topic: each.subtopology_id for each in self.in_java_order for topic in sources_of(each)
         }
@@ -77,26 +77,26 @@ class Topology(Struct, frozen=True, eq=False, dict=True):
         return True
 
     def record(self) -> wire.StreamsGroupTopologyValue:
-        """Its record."""
+        """Return the topology as the value of a record."""
         return wire.StreamsGroupTopologyValue(
             epoch=self.epoch, subtopologies=list(self.subtopologies.values())
         )
 
 
 def sources_of(subtopology: wire.Subtopology) -> Iterator[str]:
-    """The topics that a subtopology reads."""
+    """Yield the topics that a subtopology reads."""
     yield from subtopology.source_topics
     for topic in subtopology.repartition_source_topics:
         yield topic.name
 
 
 def topology_of_record(value: wire.StreamsGroupTopologyValue) -> Topology:
-    """The topology in a record."""
+    """Decode the topology in a record."""
     return Topology(value.epoch, {each.subtopology_id: each for each in value.subtopologies})
 
 
 def topology_of_request(topology: heartbeat.Topology) -> Topology:
-    """The topology that a member sends. Raises STREAMS_INVALID_TOPOLOGY."""
+    """Decode the topology in a request. Raises STREAMS_INVALID_TOPOLOGY."""
     if topology.epoch < 0:
         raise invalid_topology("Topology epoch must be non-negative.")
     found: dict[str, wire.Subtopology] = {}
@@ -142,8 +142,8 @@ def _topics(topics: list[heartbeat.TopicInfo]) -> list[wire.TopicInfo]:
 
 
 def copartitioned(subtopology: wire.Subtopology) -> Iterator[frozenset[str]]:
-    """The topics of each copartition group. Raises STREAMS_INVALID_TOPOLOGY for one that the
-    subtopology does not read."""
+    """Return the topics of each copartition group. Raises STREAMS_INVALID_TOPOLOGY if a group
+    contains a topic that the subtopology does not read."""
     for group in subtopology.copartition_groups:
         sources = subtopology.source_topics
         repartitions = subtopology.repartition_source_topics
