@@ -1,1 +1,1 @@
-"""Groups and their offsets: the machine that coordinates one partition of `__consumer_offsets`."""
+"""Groups and their offsets: the state machine of one partition of `__consumer_offsets`."""

@@ -1,6 +1,5 @@
-"""The operations that groups of every type have in common: of one group (`AnyGroup`), and of all
-groups of a type (`GroupsOfType`). Requests that only one type knows are in the type's own package.
-"""
+"""The operations that all types of groups have in common: on one group (`AnyGroup`), and on all
+groups of a type (`GroupsOfType`). Requests for a single type are in the package of that type."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from pk.core.values import Uuid
 
 
 class GroupType(StrEnum):
-    """The types of groups, as ListGroups names them."""
+    """The types of groups, named as in ListGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -24,51 +23,51 @@ class GroupType(StrEnum):
 
 
 class Committer(NamedTuple):
-    """The committer of offsets, as its request identifies it."""
+    """A client that commits offsets, as its request identifies it."""
 
     member_id: str
     instance_id: str | None
     epoch: int
-    """The generation, or the member epoch; -1 from outside of the group."""
+    """The generation or the member epoch, or -1 for a client outside the group."""
     version: int
     """The version of OffsetCommit."""
     transactional: bool = False
-    """Whether a transaction commits them (TxnOffsetCommit)."""
+    """Whether the commit is part of a transaction (TxnOffsetCommit)."""
 
 
 CheckPartition = Callable[[str, Uuid, int], None]
-"""Takes topic, topic id and partition; raises the KafkaError with which a commit that names the
-partition is refused as a whole."""
+"""A check of one partition of a commit, by topic, topic id and partition. It raises the KafkaError
+with which the whole commit is refused."""
 
 
 class AnyGroup(Protocol):
-    """One group."""
+    """A group of any type."""
 
     group_id: str
     type: ClassVar[GroupType]
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         ...
 
     @property
     def state_name(self) -> str:
-        """Its state, as ListGroups names it."""
+        """The group's state, named as in ListGroups."""
         ...
 
     @property
     def protocol_type_name(self) -> str:
-        """Its protocol type, as ListGroups names it."""
+        """The group's protocol type, named as in ListGroups."""
         ...
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads `topic`, or may."""
+        """Whether a member is, or may be, subscribed to `topic`."""
         ...
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
-        """Raise the KafkaError with which a commit is refused as a whole. Returns what checks each
-        partition, None where nothing is left to check."""
+        """Raise the KafkaError with which a commit is refused as a whole. Returns a check of each
+        partition, or None if no further check is needed."""
         ...
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
@@ -80,11 +79,12 @@ class AnyGroup(Protocol):
         ...
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:
-        """Since when an offset of that commit grows old; None while it does not."""
+        """Return the time from which an offset of that commit ages, or None if it does not
+        expire."""
         ...
 
     def tombstones(self) -> list[Record]:
-        """The records that end an empty group."""
+        """Return the records that delete an empty group."""
         ...
 
 
@@ -92,20 +92,21 @@ class GroupsOfType(Protocol):
     """The groups of one type in one partition of `__consumer_offsets`."""
 
     def describe(self, group_id: str) -> Any:
-        """The group, in the answer of the request that describes its type. Raises
-        GROUP_ID_NOT_FOUND, even for a group of another type."""
+        """Describe the group, as in the response of its type's Describe API. Raises
+        GROUP_ID_NOT_FOUND, also for a group of another type."""
         ...
 
     def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:
-        """The timer `key` of one of the groups has run out."""
+        """Handle an expired timer of one of the groups."""
         ...
 
     def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
-        """The cluster is now as `image` says, which differs by `found`."""
+        """Handle a new image of the cluster, which differs from the last one by `found`."""
         ...
 
     def loaded(self, decision: DecisionBuilder) -> None:
-        """The partition is loaded: every member gets a whole session to show that it is alive."""
+        """Start serving: the partition is loaded. Every member gets a full session timeout to send
+        a heartbeat."""
         ...
 
     def replay(self, record: Record) -> None:

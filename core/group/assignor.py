@@ -1,7 +1,7 @@
 """The input of a server-side assignor: a frozen view of a group that another thread may read.
 
-Members come in the order of Java's `HashMap`, because Kafka's assignors break ties by it and a
-group may move between coordinators of both kinds.
+Members are in the order of Java's `HashMap`, because Kafka's assignors break ties by it, and a
+group may move between pk's coordinators and Kafka's.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _HALVES: Final = struct.Struct(">qq")
 
 
 class MemberSpec(Struct, frozen=True):
-    """One member, as an assignor sees it."""
+    """A member as seen by an assignor."""
 
     topics: frozenset[Uuid]
-    """The topics it reads, those that exist."""
+    """The existing topics that the member is subscribed to."""
     target: Assignment = field(default_factory=dict[Uuid, frozenset[int]])
-    """Its partitions in the last target assignment."""
+    """The member's partitions in the last target assignment."""
     instance_id: str | None = None
     rack: str | None = None
 
 
 class GroupSpec(Struct, frozen=True):
-    """A group and the topics it reads, at one moment."""
+    """A group and its topics at one moment."""
 
     members: Mapping[str, MemberSpec]
     partitions: Mapping[Uuid, int]
-    """Topic id → how many partitions it has."""
+    """The number of partitions of each topic, by topic id."""
     racks: Mapping[TopicIdPartition, frozenset[str]] = field(
         default_factory=dict[TopicIdPartition, frozenset[str]]
     )
-    """Partition → the racks of its replicas; empty if no member has a rack."""
+    """The racks of the replicas of each partition. Empty if no member has a rack."""
 
     @property
     def alike(self) -> bool:
-        """Whether all members read the same topics."""
+        """Whether all members are subscribed to the same topics."""
         topics = [member.topics for member in self.members.values()]
         return all(t == topics[0] for t in topics)
 
@@ -60,39 +60,39 @@ class GroupSpec(Struct, frozen=True):
 
 
 class ServerAssignor(Protocol):
-    """One way to assign."""
+    """A server-side assignor."""
 
     name: str
 
     def assign(self, group: GroupSpec) -> dict[str, Assignment]:
-        """Every member with its partitions; each partition of a topic that a member reads is
-        assigned to one member."""
+        """Assign each partition of a topic that a member is subscribed to to exactly one member.
+        The result contains every member."""
         ...
 
 
 def member_order(members: Mapping[str, MemberSpec]) -> list[str]:
-    """The members' ids as Java's `HashMap` orders them."""
+    """Return the members' ids in the order of Java's `HashMap`."""
     return hash_map_order(members)
 
 
 def topic_order(topics: Sequence[Uuid] | frozenset[Uuid]) -> list[Uuid]:
-    """Topic ids as `new HashSet<>(topics)` of Java orders them."""
+    """Return topic ids in the order of Java's `new HashSet<>(topics)`."""
     return hash_map_order(sorted(topics), uuid_hash, capacity=copied_capacity(len(topics)))
 
 
 def uuid_hash(value: Uuid) -> int:
-    """`Uuid.hashCode` of Java's clients."""
+    """Return `Uuid.hashCode` of Kafka's Java client."""
     high, low = _HALVES.unpack(value)
     mixed = (high ^ low) & 0xFFFFFFFFFFFFFFFF
     return ((mixed >> 32) ^ mixed) & 0xFFFFFFFF
 
 
 def uuid_sort_key(value: Uuid) -> tuple[int, int]:
-    """A key by which ids sort as Java's do: by signed halves."""
+    """Return a key that sorts ids as Java does, by signed halves."""
     return _HALVES.unpack(value)
 
 
 def copied_capacity(size: int) -> int:
-    """The table's size of a Java `HashSet` that was made as the copy of `size` elements."""
+    """Return the table size of a Java `HashSet` that was created as a copy of `size` elements."""
     wanted = max(int(size / 0.75) + 1, 16)
     return 1 << (wanted - 1).bit_length()

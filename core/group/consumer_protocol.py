@@ -1,9 +1,8 @@
 """Subscriptions and assignments of consumers in a classic group, as bytes: Java's ConsumerProtocol
 and `userData`.
 
-A subscription travels inside JoinGroup, an assignment inside SyncGroup; each begins with its
-version. An unknown newer version is read as the newest known one: fields are only ever added at the
-end.
+JoinGroup contains a subscription, SyncGroup an assignment. Each begins with its version. An unknown
+newer version is read as the newest known one, because new fields are only added at the end.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ _INT32: Final = struct.Struct(">i")
 
 
 class Subscription(Struct, frozen=True):
-    """The topics that one member wants, and the partitions that it had."""
+    """The topics that a member is subscribed to, and the partitions that it had."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
     owned: tuple[TopicPartition, ...] = ()
-    """The partitions that a cooperative member still holds (KIP-429)."""
+    """The partitions that a cooperative member still owns (KIP-429)."""
     generation: int = NO_GENERATION
-    """The last generation in which it was assigned something (KIP-792)."""
+    """The last generation in which the member got an assignment (KIP-792)."""
     rack: str | None = None
-    """KIP-881."""
+    """The member's rack (KIP-881)."""
     instance_id: str | None = None
-    """Not in the bytes: the group coordinator tells it beside them."""
+    """The group instance id. It is not encoded: JoinGroup's response has it in a separate field."""
 
 
 def encode_subscription(
     subscription: Subscription, version: int = SUBSCRIPTION_VERSION_MAX
 ) -> bytes:
-    """The member's metadata in JoinGroup, as Java's consumer writes it."""
+    """Encode a member's metadata in JoinGroup, as Java's consumer does."""
     message = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
         user_data=subscription.user_data,
@@ -61,7 +60,7 @@ def encode_subscription(
 
 
 def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
-    """A member's metadata. Raises ProtocolError."""
+    """Decode a member's metadata in JoinGroup. Raises ProtocolError."""
     message, _ = decode(ConsumerProtocolSubscription, data, _version(data), 2)
     return Subscription(
         tuple(message.topics),
@@ -78,7 +77,7 @@ def encode_assignment(
     user_data: bytes | None = None,
     version: int = SUBSCRIPTION_VERSION_MAX,
 ) -> bytes:
-    """A member's assignment in SyncGroup, as Java's consumer writes it."""
+    """Encode a member's assignment in SyncGroup, as Java's consumer does."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=_grouped(partitions), user_data=user_data
     )
@@ -86,8 +85,8 @@ def encode_assignment(
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions of an assignment; none for empty bytes, which is what a member gets that the
-    leader left out.
+    """Decode the partitions of an assignment. Empty bytes, which a member gets that the leader left
+    out, are an empty assignment.
 
     Raises ProtocolError.
     """
@@ -98,7 +97,7 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
 
 
 def encode_sticky_user_data(partitions: Sequence[TopicPartition], generation: int) -> bytes:
-    """The user data of a member of the `sticky` assignor: the partitions it had, and in which
+    """Encode the user data of a member of the `sticky` assignor: its partitions and their
     generation (version 1)."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
@@ -114,8 +113,8 @@ def encode_sticky_user_data(partitions: Sequence[TopicPartition], generation: in
 
 
 def decode_sticky_user_data(data: bytes | None) -> tuple[list[TopicPartition], int]:
-    """(partitions, generation) of version 1, or of version 0, which has no generation; nothing of
-    what cannot be read."""
+    """Decode (partitions, generation) of version 1, or of version 0, which has no generation.
+    Unreadable bytes give no partitions."""
     if not data:
         return [], NO_GENERATION
     partitions: list[TopicPartition] = []
@@ -147,13 +146,13 @@ def decode_sticky_user_data(data: bytes | None) -> tuple[list[TopicPartition], i
 
 
 def encode_cooperative_user_data(generation: int) -> bytes:
-    """The user data of a member of the `cooperative-sticky` assignor; its partitions are in the
-    subscription itself."""
+    """Encode the user data of a member of the `cooperative-sticky` assignor. Its partitions are in
+    the subscription."""
     return _INT32.pack(generation)
 
 
 def decode_cooperative_user_data(data: bytes | None) -> int:
-    """The generation, or -1."""
+    """Decode the generation. Returns -1 if there is none."""
     return _INT32.unpack_from(data)[0] if data is not None and len(data) >= 4 else NO_GENERATION
 
 

@@ -1,10 +1,10 @@
-"""The iteration order of Java's hash maps, for results that depend visibly on that order.
+"""The iteration order of Java's hash maps, for results that visibly depend on that order.
 
-Kafka breaks some ties by iterating over a `HashMap`: the protocol that wins a vote, the partitions
-of a topic that come first in an assignment. Members of one group may be served by either kind of
-coordinator or leader, so the answer should not depend on it. The order is a function of the keys'
-hash codes, of the table's size and, within one bucket, of the order of insertion. (Buckets of eight
-and more, which Java turns into trees, keep the order of insertion well enough in practice: a table
+Kafka breaks some ties by iterating over a `HashMap`: which protocol wins a vote, which partitions
+of a topic come first in an assignment. pk and Kafka may serve members of one group in turn, so the
+result must not depend on which of them does. The order is a function of the keys' hash codes, of
+the table's size and, within one bucket, of the order of insertion. (Java turns buckets of eight or
+more keys into trees. They keep the order of insertion well enough in practice, because a table
 grows at three quarters of its size.)
 """
 
@@ -21,7 +21,7 @@ _DEFAULT_CAPACITY = 16
 
 
 def java_order(text: str) -> bytes:
-    """A key by which strings sort as Java sorts them."""
+    """Return a key that sorts strings as Java does."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -31,11 +31,11 @@ def hash_map_order(
     *,
     capacity: int = _DEFAULT_CAPACITY,
 ) -> list[T]:
-    """`keys` (distinct, in order of insertion) as a `HashMap` that they were put into one by one
-    would give them back.
+    """Return `keys` (distinct, in order of insertion) in the iteration order of a `HashMap` to
+    which they were added one by one.
 
-    `hash_code` is Java's for the keys' type, by default that of strings; `capacity` the table's
-    size at first, a power of two.
+    `hash_code` is Java's for the keys' type, by default that of strings; `capacity` is the table's
+    initial size, a power of two.
     """
     found = list(keys)
     while len(found) * 4 > capacity * 3:
@@ -44,11 +44,11 @@ def hash_map_order(
 
 
 def computed_order(calls: Iterable[str]) -> list[str]:
-    """The same for a map filled by `computeIfAbsent`, called with each of `calls`, repeated ones
-    too.
+    """Return the iteration order of a `HashMap` that was filled by `computeIfAbsent`, called with
+    each of `calls`, including repetitions.
 
-    It puts a new key before the others of its bucket, and grows the table not when that has become
-    too full but when it is called the next time.
+    That method inserts a new key before the others of its bucket. It grows the table in the first
+    call after the table has become too full.
     """
     capacity = _DEFAULT_CAPACITY
     found: dict[str, None] = {}
@@ -68,14 +68,14 @@ def _by_bucket(keys: Iterable[T], hash_code: Callable[[T], int], capacity: int) 
 
 
 class PriorityQueue(Generic[T]):
-    """`java.util.PriorityQueue`: of several elements that are equally small it takes the same one
-    first.
+    """`java.util.PriorityQueue`: among equally small elements, it returns the same one first.
 
-    `heapq` keeps its heap in another order when it takes an element out.
+    `heapq` arranges its heap differently when it removes an element.
     """
 
     def __init__(self, key: Callable[[T], float], elements: Iterable[T] = ()) -> None:
-        """`key` may change for an element that is not in the queue."""
+        """Fill the queue with `elements`. The `key` of an element may change only while it is not
+        in the queue."""
         self._key = key
         self._heap: list[T] = []
         for element in elements:
@@ -85,7 +85,7 @@ class PriorityQueue(Generic[T]):
         return bool(self._heap)
 
     def add(self, element: T) -> None:
-        """Put `element` in."""
+        """Add `element`."""
         heap, key = self._heap, self._key
         heap.append(element)
         at, value = len(heap) - 1, key(element)
@@ -98,7 +98,7 @@ class PriorityQueue(Generic[T]):
         heap[at] = element
 
     def poll(self) -> T:
-        """Take the smallest element out. Raises IndexError if there is none."""
+        """Remove and return the smallest element. Raises IndexError if the queue is empty."""
         heap, key = self._heap, self._key
         last = heap.pop()
         if not heap:
@@ -117,8 +117,8 @@ class PriorityQueue(Generic[T]):
 
 
 class HashSetOrder(Generic[T]):
-    """A set that knows which of its elements a Java `HashSet` would name first. Such a table never
-    shrinks."""
+    """A set that knows which of its elements a Java `HashSet` iterates over first. Such a set never
+    shrinks its table."""
 
     def __init__(self, hash_code: Callable[[T], int]) -> None:
         self._hash_code = hash_code
@@ -129,15 +129,15 @@ class HashSetOrder(Generic[T]):
         return bool(self._elements)
 
     def add(self, element: T) -> None:
-        """Put `element` in."""
+        """Add `element`."""
         self._elements[element] = None
         if len(self._elements) * 4 > self._capacity * 3:
             self._capacity *= 2
 
     def remove(self, element: T) -> None:
-        """Take `element` out. Raises KeyError."""
+        """Remove `element`. Raises KeyError if it is missing."""
         del self._elements[element]
 
     def first(self) -> T:
-        """The element that comes first."""
+        """Return the element that comes first."""
         return hash_map_order(self._elements, self._hash_code, capacity=self._capacity)[0]

@@ -1,9 +1,9 @@
 """The group coordinator's machine: all groups and offsets of one partition of `__consumer_offsets`.
 
-It handles wire messages and knows no broker: the runtime
+It uses wire messages and knows no broker: the runtime
 (core/broker/coordinator/coordinator_runtime.py) appends its decisions. Groups and offsets are one
 machine because each depends on the other: a commit is checked against the group's generation, an
-offset expires by its group's state, and a group is deleted with its last offset.
+offset expires according to its group's state, and a group is deleted with its last offset.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ RECORD_TYPES: Final[Mapping[type[Message], GroupType]] = {
     )
     for key in keys
 }
-"""The key of a record → the type of its group. The others are offsets."""
+"""The type of group for each type of key. Keys that are not listed belong to offsets."""
 
 
 def normalized(filters: list[str]) -> set[str]:
-    """The filters of ListGroups as `GroupMachine.list_groups` takes them: letter case and blanks
-    around do not matter."""
+    """Normalize the filters of ListGroups for `GroupMachine.list_groups`: letter case and
+    surrounding blanks are ignored."""
     names: set[str] = set()
     for name in filters:
         names.add(name.strip().lower())
@@ -85,8 +85,8 @@ def normalized(filters: list[str]) -> set[str]:
 
 
 class GroupMachine:
-    """Decides and replays for one partition. Every method that decides takes `now_ms` last and
-    returns a Decision."""
+    """The state machine of one partition of `__consumer_offsets`. Every method that decides takes
+    `now_ms` last and returns a Decision."""
 
     log_is_compacted: ClassVar[bool] = True
 
@@ -117,7 +117,7 @@ class GroupMachine:
         token: Hashable,
         now_ms: int,
     ) -> Decision[Record, JoinGroupResponse]:
-        """JoinGroup 0–9: answered through `token`."""
+        """Decide JoinGroup 0–9, which is answered through `token`."""
         decision = DecisionBuilder(now_ms=now_ms)
         join = Join(request, version, client, token)
         group = self.groups.get(request.group_id)
@@ -132,7 +132,7 @@ class GroupMachine:
         return decision
 
     def _join_instead(self, group: AnyGroup, join: Join, decision: DecisionBuilder) -> None:
-        """A consumer or streams group without members makes room for a classic group of its
+        """Replace a consumer or streams group without members by a classic group with the same
         name."""
         del self.groups[group.group_id]
         self.classic.join(join, decision)
@@ -140,12 +140,12 @@ class GroupMachine:
             decision.records[:0] = group.tombstones()
             decision.take_back = lambda: self.groups.put(group)
         else:
-            self.groups.put(group)  # it has no members after all
+            self.groups.put(group)  # The JoinGroup was refused, so the group stays.
 
     def sync(
         self, request: SyncGroupRequest, version: int, token: Hashable, now_ms: int
     ) -> Decision[Record, SyncGroupResponse]:
-        """SyncGroup 0–5: answered through `token`."""
+        """Decide SyncGroup 0–5, which is answered through `token`."""
         decision = DecisionBuilder(now_ms=now_ms)
         group = self.groups.get_of(ConsumerGroup, request.group_id)
         if group is None:
@@ -157,7 +157,7 @@ class GroupMachine:
     def heartbeat(
         self, request: HeartbeatRequest, now_ms: int
     ) -> Decision[Record, HeartbeatResponse]:
-        """Heartbeat 0–4."""
+        """Decide Heartbeat 0–4."""
         decision = DecisionBuilder(now_ms=now_ms)
         group = self.groups.get_of(ConsumerGroup, request.group_id)
         if group is None:
@@ -173,7 +173,7 @@ class GroupMachine:
         client: Client,
         now_ms: int,
     ) -> Decision[Record, ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat 0–1."""
+        """Decide ConsumerGroupHeartbeat 0–1."""
         with DecisionBuilder(now_ms=now_ms, may_describe=client.may_describe) as decision:
             self.consumer.heartbeat(request, version, client, decision)
         return decision
@@ -181,7 +181,7 @@ class GroupMachine:
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: Client, now_ms: int
     ) -> Decision[Record, ShareGroupHeartbeatResponse]:
-        """ShareGroupHeartbeat 1."""
+        """Decide ShareGroupHeartbeat 1."""
         with DecisionBuilder(now_ms=now_ms) as decision:
             self.share.heartbeat(request, client, decision)
         return decision
@@ -189,7 +189,7 @@ class GroupMachine:
     def streams_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, client: Client, now_ms: int
     ) -> Decision[Record, StreamsGroupHeartbeatResponse]:
-        """StreamsGroupHeartbeat 0."""
+        """Decide StreamsGroupHeartbeat 0."""
         with DecisionBuilder(now_ms=now_ms) as decision:
             self.streams.heartbeat(request, client, decision)
         return decision
@@ -197,7 +197,7 @@ class GroupMachine:
     def streams_topics_created(
         self, effect: CreateInternalTopics, refused: Mapping[str, str], now_ms: int
     ) -> Decision[Record, bool]:
-        """Internal topics of a streams group were made, or could not be: see
+        """Apply the result of creating a streams group's internal topics: see
         `StreamsGroups.topics_created`."""
         decision = DecisionBuilder(reply=True, now_ms=now_ms)
         self.streams.topics_created(effect, refused, decision)
@@ -210,7 +210,7 @@ class GroupMachine:
         failed: Mapping[Uuid, frozenset[int]],
         now_ms: int,
     ) -> Decision[Record, bool]:
-        """Share partitions have got a beginning, or could not be given one."""
+        """Apply the result of initializing share partitions: see `ShareGroups.initialized`."""
         decision = DecisionBuilder(reply=True, now_ms=now_ms)
         self.share.initialized(group_id, done, failed, decision)
         return decision
@@ -218,8 +218,8 @@ class GroupMachine:
     def share_partitions(
         self, group_id: str, now_ms: int
     ) -> Decision[Record, dict[Uuid, frozenset[int]]]:
-        """Replies with the share partitions of a group that have a beginning: topic id →
-        partitions. There are none if the share group does not exist."""
+        """Reply with the initialized share partitions of a group, by topic id. There are none if
+        the share group does not exist."""
         group = self.groups.get_of(ShareGroup, group_id)
         if group is None:
             return DecisionBuilder(reply={}, now_ms=now_ms)
@@ -231,8 +231,8 @@ class GroupMachine:
     def alter_share_offsets(
         self, group_id: str, offsets: Mapping[Uuid, Mapping[int, int]], now_ms: int
     ) -> Decision[Record, list[InitializeShareState]]:
-        """AlterShareGroupOffsets: see `ShareGroups.begin_alter`; replies with the list of steps to
-        carry out."""
+        """Decide AlterShareGroupOffsets: see `ShareGroups.begin_alter`. Replies with the list of
+        effects to carry out."""
         decision = DecisionBuilder(now_ms=now_ms)
         self.share.begin_alter(group_id, offsets, decision)
         decision.reply = [] if decision.reply is None else [decision.reply]
@@ -241,7 +241,7 @@ class GroupMachine:
     def delete_share_offsets(
         self, group_id: str, topic_ids: Sequence[Uuid], now_ms: int
     ) -> Decision[Record, dict[Uuid, frozenset[int]]]:
-        """DeleteShareGroupOffsets: see `ShareGroups.begin_delete`."""
+        """Decide DeleteShareGroupOffsets: see `ShareGroups.begin_delete`."""
         decision = DecisionBuilder(now_ms=now_ms)
         self.share.begin_delete(group_id, topic_ids, decision)
         return decision
@@ -249,8 +249,9 @@ class GroupMachine:
     def begin_delete_share_group(
         self, group_id: str, now_ms: int
     ) -> Decision[Record, dict[Uuid, frozenset[int]]]:
-        """The first half of DeleteGroups for a share group: see `ShareGroups.begin_delete_group`.
-        Replies with nothing to be done for a group of another type."""
+        """Decide the first half of a DeleteGroups for a share group: see
+        `ShareGroups.begin_delete_group`. Replies that there is nothing to do for a group of another
+        type."""
         decision = DecisionBuilder(reply={}, now_ms=now_ms)
         if self.groups.get_of(ShareGroup, group_id) is not None:
             self.share.begin_delete_group(group_id, decision)
@@ -259,7 +260,7 @@ class GroupMachine:
     def share_deleted(
         self, group_id: str, topic_ids: Sequence[Uuid], now_ms: int
     ) -> Decision[Record, bool]:
-        """Share partitions of these topics have been forgotten by their share coordinators."""
+        """Apply the share coordinators' deletion of the share partitions of these topics."""
         decision = DecisionBuilder(reply=True, now_ms=now_ms)
         self.share.deleted(group_id, topic_ids, decision)
         return decision
@@ -267,7 +268,7 @@ class GroupMachine:
     def leave(
         self, request: LeaveGroupRequest, version: int, now_ms: int
     ) -> Decision[Record, LeaveGroupResponse]:
-        """LeaveGroup 0–5."""
+        """Decide LeaveGroup 0–5."""
         decision = DecisionBuilder(now_ms=now_ms)
         group = self.groups.get_of(ConsumerGroup, request.group_id)
         if group is None:
@@ -279,7 +280,7 @@ class GroupMachine:
     def commit(
         self, request: OffsetCommitRequest, version: int, made: CommitRecords, now_ms: int
     ) -> Decision[Record, OffsetCommitResponse]:
-        """OffsetCommit 2–10."""
+        """Decide OffsetCommit 2–10."""
         decision = DecisionBuilder(now_ms=now_ms)
         self.offsets.commit(request, version, made, decision)
         return decision
@@ -291,7 +292,7 @@ class GroupMachine:
         made: CommitRecords,
         now_ms: int,
     ) -> Decision[Record, TxnOffsetCommitResponse]:
-        """TxnOffsetCommit 0–5, of topics and partitions known to exist; their topics' ids by
+        """Decide TxnOffsetCommit 0–5 for topics and partitions that exist, with the topics' ids by
         name."""
         check = transactional_offsets.check(request, self.groups.get(request.group_id))
         decision = DecisionBuilder(now_ms=now_ms)
@@ -301,20 +302,20 @@ class GroupMachine:
     def fetch(
         self, request: OffsetFetchRequestGroup, now_ms: int, *, require_stable: bool
     ) -> Decision[Record, OffsetFetchResponseGroup]:
-        """One group of an OffsetFetch 1–10."""
+        """Decide one group of an OffsetFetch 1–10."""
         reply = self.offsets.fetch(request, require_stable=require_stable)
         return DecisionBuilder(reply=reply, now_ms=now_ms)
 
     def delete_offsets(
         self, request: OffsetDeleteRequest, made: CommitRecords, now_ms: int
     ) -> Decision[Record, OffsetDeleteResponse]:
-        """OffsetDelete 0."""
+        """Decide OffsetDelete 0."""
         decision = DecisionBuilder(now_ms=now_ms)
         self.offsets.delete(request, made, decision)
         return decision
 
     def delete_group(self, group_id: str, now_ms: int) -> Decision[Record, DeletableGroupResult]:
-        """One group of a DeleteGroups 0–2; replies with its result."""
+        """Decide one group of a DeleteGroups 0–2. Replies with its result."""
         decision = DecisionBuilder(now_ms=now_ms)
         error = self.offsets.delete_group(group_id, decision)
         decision.reply = DeletableGroupResult(group_id=group_id, error_code=error)
@@ -323,8 +324,8 @@ class GroupMachine:
     def list_groups(
         self, states: Collection[str], types: Collection[str], now_ms: int
     ) -> Decision[Record, list[ListedGroup]]:
-        """ListGroups 0–5: the groups in one of `states` and of one of `types` (see `normalized`);
-        none lets all through."""
+        """Decide ListGroups 0–5: replies with the groups in one of `states` and of one of `types`
+        (see `normalized`). An empty filter matches all groups."""
         listed: list[ListedGroup] = []
         for group in self.groups.values():
             if (not types or group.type.value in types) and (
@@ -341,14 +342,14 @@ class GroupMachine:
         return DecisionBuilder(reply=listed, now_ms=now_ms)
 
     def describe(self, group_type: GroupType, group_id: str, now_ms: int) -> Decision[Record, Any]:
-        """Replies with the description of a group of this type: of DescribeGroups,
+        """Reply with the description of a group of this type, for DescribeGroups,
         ConsumerGroupDescribe, ShareGroupDescribe or StreamsGroupDescribe. Raises
         GROUP_ID_NOT_FOUND."""
         return DecisionBuilder(reply=self._of_type[group_type].describe(group_id), now_ms=now_ms)
 
     def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
-        """The cluster has changed: forget the offsets of topics that were deleted; groups look at
-        their topics again."""
+        """Handle a new image: delete the offsets of deleted topics, and make groups check their
+        topics again."""
         gone = [(t.name, t.topic_id) for t in found.topics_deleted if t.name not in INTERNAL_TOPICS]
         decision = DecisionBuilder(now_ms=now_ms)
         if gone:
@@ -359,9 +360,8 @@ class GroupMachine:
         return decision
 
     def rebalance(self, group_id: str, now_ms: int) -> Decision[Record, bool]:
-        """Have a group distribute its partitions again, at the request of a test. Members of the
-        classic protocol join again; those of the consumer protocol are fenced, lose their
-        partitions, and join again.
+        """Make a group rebalance at the request of a test. Members of the classic protocol join
+        again. Members of the consumer protocol are fenced, lose their partitions, and join again.
 
         Raises KafkaError GROUP_ID_NOT_FOUND, and INVALID_REQUEST for a group of another type.
         """
@@ -380,7 +380,7 @@ class GroupMachine:
     # Time
 
     def loaded(self, now_ms: int) -> Decision[Record, None]:
-        """The log has been replayed to its end: begin to serve."""
+        """Start serving: the log has been replayed to its end."""
         decision = DecisionBuilder(now_ms=now_ms)
         for groups in self._of_type.values():
             groups.loaded(decision)
@@ -388,7 +388,7 @@ class GroupMachine:
         return decision
 
     def fire(self, key: Any, now_ms: int) -> Decision[Record, None]:
-        """The timer `key` of an earlier Decision has run out."""
+        """Handle the expired timer `key` of an earlier Decision."""
         decision = DecisionBuilder(now_ms=now_ms)
         if key == (EXPIRATION,):
             return self._expire(decision)
@@ -411,7 +411,7 @@ class GroupMachine:
     decode = staticmethod(decode_record)
 
     def replay(self, record: Record, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Apply `record`, logged at `record_offset`: only this changes durable state."""
+        """Apply a record of the log, at `record_offset`. Only this method changes durable state."""
         group_type = RECORD_TYPES.get(type(record.key))
         if group_type is None:
             self.offsets.replay(record, record_offset, producer_id)
@@ -419,5 +419,5 @@ class GroupMachine:
             self._of_type[group_type].replay(record)
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        """Apply the end of a transaction, which is in the log."""
+        """Apply a transaction's end marker in the log."""
         self.offsets.end_transaction(producer_id, committed=committed)

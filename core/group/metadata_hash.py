@@ -1,8 +1,8 @@
-"""A hash of what a group reads: when it changes, so does the target assignment.
+"""A hash of a group's topics: when it changes, the target assignment must be computed again.
 
-Kafka 4.3.1 keeps it in ConsumerGroupMetadataValue, so a group that moves to a broker of the other
-kind is not assigned again for nothing. It is XXH3 over the topics' ids, names, partition counts and
-the racks of each partition's replicas.
+Kafka 4.3.1 stores it in ConsumerGroupMetadataValue, so a group that moves between Kafka's brokers
+and pk's is not reassigned without need. It is the XXH3 hash of the topics' ids, names, partition
+counts and the racks of each partition's replicas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _LONG: Final = struct.Struct("<q")
 
 
 def topic_hash(name: str, topic_id: Uuid, racks: Sequence[Collection[str]]) -> int:
-    """The hash of one topic; `racks` has the racks of the replicas of each of its partitions."""
+    """Return the hash of one topic. `racks` are the racks of the replicas of each of its
+    partitions."""
     parts = [_MAGIC, _LONGS.pack(*_HALVES.unpack(topic_id)), _text(name), _INT.pack(len(racks))]
     if not any(racks):
         return _hash(b"".join(parts) + struct.pack(f"<{len(racks)}i", *range(len(racks))))
@@ -34,20 +35,20 @@ def topic_hash(name: str, topic_id: Uuid, racks: Sequence[Collection[str]]) -> i
 
 
 def group_hash(topics: Mapping[str, int]) -> int:
-    """The hash of all topics a group reads, from each topic's; 0 if there is none."""
+    """Return the hash of all topics of a group, given the hash of each, or 0 if there are none."""
     if not topics:
         return 0
     return _hash(b"".join(_LONG.pack(topics[name]) for name in sorted(topics, key=java_order)))
 
 
 def _text(text: str) -> bytes:
-    """Its UTF-16 units, then how many."""
+    """Return the text's UTF-16 units, preceded by their number."""
     encoded = text.encode("utf-16-le", "surrogatepass")
     return encoded + _INT.pack(len(encoded) // 2)
 
 
 def _hash(data: bytes) -> int:
-    import xxhash  # when a group is first looked at: most programs never do
+    import xxhash  # Imported at first use, because most programs never need it.
 
     value = xxhash.xxh3_64_intdigest(data)
     return value - (1 << 64) if value >> 63 else value

@@ -1,10 +1,10 @@
 """The part of a group that consumer, share and streams groups have in common: members, epochs, the
-target assignment, and the records of them.
+target assignment, and their records.
 
-The *group epoch* counts the changes after which the target assignment must be made again. The
-target assignment has the epoch for which it was made, and each member the epoch of the target that
-it follows. Only the `replay_…` methods change them. The time of the next check of the topics is
-soft: a new coordinator checks at once.
+The *group epoch* counts the changes that require a new target assignment. The target assignment has
+the epoch for which it was computed, and each member the epoch of the target that it follows. Only
+the `replay_…` methods change them. The time of the next check of the topics is soft state: a new
+coordinator checks at once.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Target = TypeVar("Target")
 
 
 class RecordKeys(NamedTuple):
-    """The keys of the records that groups of each of these types have."""
+    """The types of keys that the records of these types of groups have in common."""
 
     group: type[Message]
-    """Its epoch; the tombstone ends the group."""
+    """The group's epoch. Its tombstone deletes the group."""
     member: type[Message]
-    """The key of records with a member's own description."""
+    """A member's own description."""
     current_assignment: type[Message]
-    """The key of records with a member's epoch and current assignment."""
+    """A member's epoch and current assignment."""
     target_assignment: type[Message]
-    """The key of records with a member's target assignment."""
+    """A member's target assignment."""
     target_epoch: type[Message]
 
 
 class ModernGroup(AnyGroup, Generic[Member, Target]):
-    """A group as its coordinator sees it."""
+    """A group with epochs and a target assignment."""
 
     KEYS: ClassVar[RecordKeys]
 
@@ -46,10 +46,10 @@ class ModernGroup(AnyGroup, Generic[Member, Target]):
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        """The hash of the topics that the epoch was made for."""
+        """The hash of the topics for which the epoch was decided."""
         self.assignment_epoch = FIRST_EPOCH
         self.assigned_at_ms = 0
-        """When the target assignment was made; 0 for never."""
+        """The time of the last target assignment, or 0 for none."""
         self.members: dict[str, Member] = {}
         self.target: dict[str, Target] = {}
         """The target assignment of each member."""
@@ -58,16 +58,16 @@ class ModernGroup(AnyGroup, Generic[Member, Target]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         return not self.members
 
     @property
     def protocol_type_name(self) -> str:
-        """The name in ListGroups."""
+        """The protocol type, named as in ListGroups."""
         return self.type.value
 
     def member(self, member_id: str) -> Member:
-        """The member. Raises UNKNOWN_MEMBER_ID."""
+        """Return the member. Raises UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -79,44 +79,46 @@ class ModernGroup(AnyGroup, Generic[Member, Target]):
     # The topics
 
     def must_refresh(self, now_ms: int) -> bool:
-        """Whether the topics must be looked at again."""
+        """Whether the topics must be checked again."""
         return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
 
     def refreshed(self, at_ms: int, epoch: int) -> None:
-        """The topics were looked at, and the group epoch becomes `epoch`: again at `at_ms`."""
+        """Note that the topics were checked for the group epoch `epoch`. They are checked again at
+        `at_ms`."""
         self._refresh_at_ms, self._refresh_epoch = at_ms, epoch
 
     def request_refresh(self) -> None:
-        """A topic of the group changed."""
+        """Check the topics at the next heartbeat, because one of them changed."""
         self._refresh_at_ms, self._refresh_epoch = 0, 0
 
     # The log
 
     def replay_member(self, member_id: str, fields: Mapping[str, Any]) -> None:
-        """A record of a member sets some of its fields."""
+        """Set some fields of a member."""
         raise NotImplementedError
 
     def replay_assignment_tombstone(self, member_id: str) -> None:
-        """A member that leaves no longer holds partitions."""
+        """Clear the assignment of a member that leaves."""
         raise NotImplementedError
 
     def replay_member_tombstone(self, member_id: str) -> None:
-        """A member is gone."""
+        """Remove a member."""
         raise NotImplementedError
 
     def replay_target(self, member_id: str, target: Target | None) -> None:
-        """Set a member's target. None: it is no longer part of the target assignment."""
+        """Set a member's target, or, given None, remove the member from the target assignment."""
         if target is None:
             self.target.pop(member_id, None)
         else:
             self.target[member_id] = target
 
     def replay_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """The target assignment of `epoch` is complete."""
+        """Note that the target assignment of `epoch` is complete."""
         self.assignment_epoch, self.assigned_at_ms = epoch, timestamp_ms
 
     def replay_tombstone(self, key: Any) -> None:
-        """A record of the group is gone. (The tombstone of its epoch ends the group itself.)"""
+        """Apply the tombstone of one of the group's records, other than that of its epoch, which
+        deletes the group."""
         kind: type[Message] = key.__class__
         keys = self.KEYS
         if kind is keys.member:

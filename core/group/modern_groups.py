@@ -1,6 +1,6 @@
-"""Code shared by consumer, share and streams groups: their own configs, which override the
-broker's; the limit of members; and target assignments, computed one at a time, large ones off the
-loop."""
+"""Code shared by consumer, share and streams groups: their configs, which override the broker's;
+the limit of members; and target assignments, which are computed one at a time for each group, large
+ones off the loop."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from pk.core.meta.image import MetadataImage
 from pk.core.wire.schema import Message
 
 NEVER_MS: Final = (1 << 31) - 1
-"""How long the topics of a group are good unless one changes. Kafka's."""
+"""How long a check of a group's topics is valid unless one of them changes, as in Kafka."""
 
 G = TypeVar("G", bound=ModernGroup[Any, Any])
 S = TypeVar("S", bound=ModernGroupSettings)
 
 
 class TargetRecords(Protocol):
-    """The records of a target assignment; each type of group has a module of them."""
+    """The module with the records of a target assignment. Each type of group has one."""
 
     def target_member(self, group_id: str, member_id: str, assignment: Any, /) -> Record:
         """The record of a member's target assignment."""
         ...
 
     def target_epoch(self, group_id: str, epoch: int, timestamp_ms: int, /) -> Record:
-        """The target assignment of `epoch` is complete."""
+        """The record that completes the target assignment of `epoch`."""
         ...
 
 
 class ModernGroups(Generic[G, S]):
-    """The groups of one type in one partition."""
+    """The groups of one type in one partition of `__consumer_offsets`."""
 
     def __init__(
         self,
@@ -48,30 +48,31 @@ class ModernGroups(Generic[G, S]):
         topics: Topics,
         records: TargetRecords,
     ) -> None:
-        """`broker_settings` are the broker's own for this type. `groups` are the partition's, of
-        every type. The owner of `topics`, which are the cluster's, keeps them up to date."""
+        """Create the groups of one type. `broker_settings` come from the broker's file. `groups`
+        are the partition's groups of all types. `topics` are the cluster's; their owner keeps them
+        up to date."""
         self.groups = groups
         self.topics = topics
         self._group_type = group_type
         self._of_broker = broker_settings
-        """The settings in the broker's own file."""
+        """The settings in the broker's file."""
         self._broker_settings = broker_settings
-        """Under what the cluster says for all brokers."""
+        """The settings of the broker, overridden by the cluster's configs for all brokers."""
         self._records = records
         self._computing: set[str] = set()
-        """Soft: groups for which something is being worked out off the loop."""
+        """Soft: groups for which a computation is running off the loop."""
 
     def settings_of(self, group_id: str) -> S:
-        """The group's own configs over the broker's."""
+        """Return the settings of a group: its configs override the broker's."""
         return self._broker_settings.of_group(self.topics.image.config(GROUP, group_id))
 
     def use_cluster_settings(self, image: MetadataImage) -> None:
-        """The cluster's configs may have changed."""
+        """Apply the cluster's configs, which may have changed."""
         self._broker_settings = self._of_broker.of_cluster(image.broker_configs(None))
 
     def check_room(self, group: G, member_id: str = "") -> None:
-        """Raise GROUP_MAX_SIZE_REACHED if another member would be too many. `member_id` is none
-        more if it is in the group."""
+        """Raise GROUP_MAX_SIZE_REACHED if the group has no room for another member. A `member_id`
+        that is already in the group needs no room."""
         size_max = self._of_broker.max_size
         if len(group.members) >= size_max and member_id not in group.members:
             raise KafkaError(
@@ -83,14 +84,15 @@ class ModernGroups(Generic[G, S]):
     # --- the log ---
 
     def replay(self, record: Record) -> None:
-        """See `GroupsOfType`. The first record of a group makes it."""
+        """See `GroupsOfType`. The first record of a group creates it."""
         key: Any
         key, value = record
         group_id: str = key.group_id
         group = self.groups.get_of(self._group_type, group_id)
         if group is None:
             if value is None:
-                return  # the record of a group that has ended, or has another type by now
+                # The record belongs to a group that was deleted, or that now has another type.
+                return
             group = self._group_type(group_id)
             self.groups.put(group)
         if value is not None:
@@ -107,22 +109,22 @@ class ModernGroups(Generic[G, S]):
     # --- the target assignment ---
 
     def target_is_due(self, group: G, epoch: int, now_ms: int) -> bool:
-        """Whether the target assignment of `epoch` must be made now: it is missing and not being
-        made, and the last one is old enough."""
+        """Whether the target assignment of `epoch` must be computed now: it is missing and not
+        being computed, and the last one is old enough."""
         if group.assignment_epoch >= epoch or group.group_id in self._computing:
             return False
         return not self.keeps_interval(group, now_ms)
 
     def keeps_interval(self, group: G, now_ms: int) -> bool:
-        """Whether the last target assignment is too young for another."""
+        """Whether the interval since the last target assignment is too short for another."""
         interval_ms = self.settings_of(group.group_id).assignment_interval_ms
         return bool(group.assigned_at_ms) and now_ms < group.assigned_at_ms + interval_ms
 
     def target_records(
         self, group: G, given: Mapping[str, Any], epoch: int, now_ms: int
     ) -> list[Record]:
-        """The records that make `given` the target assignment of `epoch`: what changed, and the
-        epoch."""
+        """Return the records that make `given` the target assignment of `epoch`: the members that
+        changed, and the epoch."""
         changed = [
             self._records.target_member(group.group_id, member_id, assignment)
             for member_id, assignment in given.items()
@@ -131,7 +133,7 @@ class ModernGroups(Generic[G, S]):
         return [*changed, self._records.target_epoch(group.group_id, epoch, now_ms)]
 
     def compute(self, group_id: str, decision: DecisionBuilder, effect: Compute) -> None:
-        """Have something worked out off the loop for a group, for which nothing is now."""
+        """Run a computation for a group off the loop. No other one is running for it."""
         self._computing.add(group_id)
         decision.take_back = lambda: self._computing.discard(group_id)
         decision.effects.append(effect)

@@ -4,16 +4,17 @@
 An offset is kept by group, topic and partition. It expires
 
 - at its own time, if the commit had one (`RetentionTimeMs` of OffsetCommit 2 to 4);
-- else `offsets.retention.minutes` after its group became empty;
-- in a group that no member ever joined (a consumer that only commits), that long after the commit;
+- otherwise `offsets.retention.minutes` after its group became empty;
+- in a group that no member ever joined (a consumer that only commits offsets), that long after the
+  commit;
 - in a stable group of consumers, that long after the commit, if no member is subscribed to the
   topic anymore.
 
 An empty group is deleted with its last offset.
 
-Offsets that a transaction commits are kept apart under its producer id until the transaction's
-marker is in the log: then they take effect, or are dropped (KIP-447). If there are two commits for
-one partition, the later one in the log counts, regardless of the order of the markers.
+Offsets that a transaction commits are kept separately, by its producer id, until the transaction's
+marker is in the log. Then they take effect or are discarded (KIP-447). Of two commits for one
+partition, the later one in the log counts, regardless of the order of the markers.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ from pk.core.wire.messages.offset_fetch import (
 from pk.core.wire.messages.offsets_topic import OffsetCommitKey, OffsetCommitValue
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 9
-"""From this version on, OffsetCommit has an error code for an unknown group; older versions return
+"""The first version of OffsetCommit with an error code for an unknown group. Older versions return
 ILLEGAL_GENERATION."""
 
 NO_RETENTION: Final = -1
@@ -75,41 +76,42 @@ TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 class Committed(Struct, frozen=True, gc=False):
-    """One committed offset."""
+    """A committed offset."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int
-    """-1 if the group's retention applies."""
+    """When the offset expires, or -1 if the group's retention applies."""
     topic_id: Uuid
-    """ZERO_UUID if the commit did not give it."""
+    """The topic's id, or ZERO_UUID if the commit did not contain it."""
     record_offset: int
     """The offset of its record in the log."""
 
 
 Position = tuple[str, str, int]
-"""Group, topic, partition."""
+"""A group, a topic and a partition."""
 
 
 class CommitRecords(Struct):
-    """The records of offsets to commit or delete, as messages and as the log has them, and the
-    answer to a commit. Those of thousands of offsets take long to make, so they are made before the
-    coordinator decides, while others run."""
+    """The records of offsets to commit or delete, as messages and as encoded for the log, and the
+    response to a commit. Creating thousands of them takes long, so it is done before the
+    coordinator decides, in steps between which other tasks run."""
 
     reply: Any = None
     records: list[Record] = field(default_factory=new_list)
     framed: list[bytes] = field(default_factory=new_list)
 
     def add(self, record: Record) -> None:
-        """Encode one more."""
+        """Encode and add a record."""
         self.records.append(record)
         self.framed.append(frame_record(*encode_record(record)))
 
 
 def metadata_error(metadata: str, metadata_max: int) -> ErrorCode:
-    """OFFSET_METADATA_TOO_LARGE if `metadata` has more UTF-16 units than `metadata_max`."""
+    """Return OFFSET_METADATA_TOO_LARGE if `metadata` has more than `metadata_max` UTF-16 units,
+    otherwise NONE."""
     if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
@@ -118,8 +120,8 @@ def metadata_error(metadata: str, metadata_max: int) -> ErrorCode:
 def commit_records(
     request: OffsetCommitRequest, metadata_max: int, now_ms: int, response: OffsetCommitResponse
 ) -> Iterator[Record]:
-    """The records of an OffsetCommit. Also fills `response`: an offset whose metadata is
-    too large has no record. `metadata_max` is the limit, in UTF-16 units."""
+    """Yield the records of an OffsetCommit, and fill `response`. An offset whose metadata is too
+    large gets an error and no record. `metadata_max` is the limit in UTF-16 units."""
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms != NO_RETENTION:
         expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MAX)
@@ -142,31 +144,31 @@ def commit_records(
                     if partition.commit_timestamp == NO_TIMESTAMP
                     else partition.commit_timestamp,
                     expire_timestamp=expire_ms,
-                    # The version with an expiry time cannot hold the topic's id.
+                    # The version of the value with an expiry time has no field for the topic's id.
                     topic_id=topic.topic_id if expire_ms == NO_TIMESTAMP else ZERO_UUID,
                 )
                 yield offset_commit(request.group_id, topic.name, index, value)
 
 
 def delete_records(request: OffsetDeleteRequest) -> Iterator[Record]:
-    """The tombstones of all partitions that an OffsetDelete names."""
+    """Yield tombstones for all partitions that an OffsetDelete names."""
     for topic in request.topics:
         for partition in topic.partitions:
             yield offset_tombstone(request.group_id, topic.name, partition.partition_index)
 
 
 class Offsets:
-    """All offsets of one partition of `__consumer_offsets`."""
+    """The offsets of one partition of `__consumer_offsets`."""
 
     def __init__(self, settings: GroupSettings, classic: ClassicGroups) -> None:
         self.settings = settings
         self._groups = classic.groups
         self.committed: dict[str, dict[str, dict[int, Committed]]] = {}
-        """Offsets by group, topic, partition. No level is ever empty."""
+        """Offsets by group, topic and partition. No level is ever empty."""
         self.pending: dict[int, dict[Position, Committed]] = {}
-        """The offsets that each producer id's open transaction would commit."""
+        """The offsets that open transactions would commit, by producer id."""
         self._open: dict[Position, set[int]] = {}
-        """The producer ids whose open transactions would commit here."""
+        """The producer ids whose open transactions would commit an offset, by position."""
         self._classic = classic
 
     # OffsetCommit
@@ -200,7 +202,7 @@ class Offsets:
         generation = request.generation_id_or_member_epoch
         if group is None:
             if generation < 0:
-                return None  # a consumer that only keeps its offsets here
+                return None  # The client only stores its offsets in this group.
             if version >= GROUP_ID_NOT_FOUND_SINCE:
                 raise not_found(request.group_id)
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -323,7 +325,8 @@ class Offsets:
             if len(decision.records) >= EXPIRED_RECORDS_MAX:
                 return True
             if group.type is GroupType.SHARE:
-                # It has no such offsets, and its progress in topics outlives its members.
+                # Share groups have no such offsets, and their progress in topics outlives their
+                # members.
                 continue
             self._expire_group(group, group.group_id in in_transactions, decision)
         return len(decision.records) >= EXPIRED_RECORDS_MAX

@@ -1,4 +1,4 @@
-"""Racks, as assignors see them (KIP-881): a member wants partitions with a replica near it."""
+"""Racks for assignors (KIP-881): a member prefers partitions with a replica in its rack."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Set as AbstractSet
 from pk.core.values import TopicPartition
 
 PartitionRacks = Mapping[TopicPartition, frozenset[str]]
-"""Partition → the racks of its replicas."""
+"""The racks of the replicas of each partition."""
 
 
 def rack_aware(wanted: AbstractSet[str], partitions: Collection[frozenset[str]]) -> bool:
-    """Whether racks make a difference: some member's rack has a replica, and not every partition is
-    in every rack."""
+    """Whether racks affect the assignment: a member's rack has a replica, and not every partition
+    has one in every rack."""
     everywhere = frozenset[str]().union(*partitions)
     return not wanted.isdisjoint(everywhere) and any(racks != everywhere for racks in partitions)
 
 
 class MemberRacks:
-    """The members near each partition; empty if racks make no difference."""
+    """The racks of members and partitions. Empty if racks do not affect the assignment."""
 
     def __init__(
         self,
@@ -37,22 +37,23 @@ class MemberRacks:
         self._near = {
             p: sum(in_rack.get(rack, 0) for rack in has) for p, has in of_partition.items()
         }
-        """Partition → how many members are near it."""
+        """The number of members in the racks of each partition."""
         matter = rack_aware(frozenset(in_rack), of_partition.values())
         self.of_member: dict[str, str] = rack_of if matter else {}
         self.of_partition: dict[TopicPartition, frozenset[str]] = of_partition if matter else {}
 
     def mismatch(self, member: str, partition: TopicPartition) -> bool:
-        """Whether the member has a rack and the partition has no replica there."""
+        """Whether the member has a rack in which the partition has no replica."""
         rack = self.of_member.get(member)
         return rack is not None and rack not in self.of_partition.get(partition, frozenset())
 
     def fewest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those with the fewest members near them first."""
+        """Sort partitions by the number of members near them, the lowest first."""
         return sorted(partitions, key=lambda p: self._near.get(p, 0)) if self._near else partitions
 
     def next_near(self, partition: TopicPartition, members: Sequence[str], start: int) -> int:
-        """The index of the first of `members` near `partition`, from `start` round; -1 for none."""
+        """Return the index of the first of `members` near `partition`, searching circularly from
+        `start`, or -1."""
         has = self.of_partition.get(partition)
         if has:
             for i in range(len(members)):

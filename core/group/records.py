@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets`, as Kafka 4.3.1 writes them: a key and a value that each
 begin with their version.
 
-The key's version is the record's type. Types that this program does not know (written by a newer
-Apache Kafka whose directory we took over) are skipped when a partition is loaded.
+The key's version is the record's type. Unknown types, written by a newer Apache Kafka in the same
+directory, are skipped when a partition is loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEGACY_OFFSET_COMMIT_TYPE: Final = 0
 GROUP_METADATA_VERSION: Final = 3
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_EXPIRING_VERSION: Final = 1
-"""The one version of the value that can say when the offset expires."""
+"""The only version of the value that can contain an expiry time."""
 
 KEYS: Final = by_record_type(
     (
@@ -56,7 +56,7 @@ KEYS: Final = by_record_type(
         streams.StreamsGroupCurrentMemberAssignmentKey,
     )
 ) | {LEGACY_OFFSET_COMMIT_TYPE: wire.OffsetCommitKey}
-"""Type → key. Types 0 and 1 have the same fields in their keys."""
+"""The key of each record type. Types 0 and 1 have the same fields in their keys."""
 
 VALUES: Final = by_record_type(
     (
@@ -86,11 +86,11 @@ VALUES: Final = by_record_type(
 
 
 EncodedRecord = tuple[bytes, bytes | None]
-"""Key and value as in the log."""
+"""A key and a value as bytes."""
 
 
 class Record(NamedTuple):
-    """One record of the topic; a value of None is a tombstone."""
+    """One record of the topic. A value of None is a tombstone."""
 
     key: Message
     value: Message | None
@@ -102,7 +102,7 @@ def offset_commit(group_id: str, topic: str, partition: int, value: OffsetCommit
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
-    """The record that forgets a committed offset."""
+    """The tombstone of a committed offset."""
     return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
@@ -112,7 +112,7 @@ def group_metadata(group_id: str, value: GroupMetadataValue) -> Record:
 
 
 def empty_group_metadata(group_id: str, timestamp_ms: int) -> Record:
-    """The first record of a group: no members, generation 0, no protocol type."""
+    """The first record of a classic group: no members, generation 0, no protocol type."""
     return group_metadata(
         group_id,
         GroupMetadataValue(
@@ -127,12 +127,12 @@ def empty_group_metadata(group_id: str, timestamp_ms: int) -> Record:
 
 
 def group_tombstone(group_id: str) -> Record:
-    """The record that ends a group."""
+    """The tombstone of a classic group."""
     return Record(GroupMetadataKey(group=group_id), None)
 
 
 def encode_record(record: Record) -> EncodedRecord:
-    """The record as in the log."""
+    """Encode a record as the (key, value) of the log."""
     key, value = record
     if value is None:
         return encode_key(key), None
@@ -147,8 +147,8 @@ def encode_record(record: Record) -> EncodedRecord:
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
-    """The record, or None for a type that is not kept. Raises ProtocolError for bytes that are no
-    such record."""
+    """Decode a record of the log. Returns None if its type is unknown. Raises ProtocolError for
+    malformed bytes."""
     kind = version_of(key)
     key_type = KEYS.get(kind)
     if key_type is None:

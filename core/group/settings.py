@@ -1,4 +1,4 @@
-"""The group machines' view of the broker's configuration, and of a client."""
+"""The configs that the group machines need, and the client that sent a request."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from pk.core.group.records import Record
 from pk.core.machine import Decision
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
-"""How long a new member may wait in JoinGroup: it has no id yet to send heartbeats with, and may be
-gone. Kafka's."""
+"""How long a new member may wait in JoinGroup, as in Kafka. It has no id for heartbeats yet, so its
+absence would go unnoticed."""
 
 EXPIRED_RECORDS_MAX: Final = 1000
-"""Tombstones of one round of expiry: the batch stays far below `max.message.bytes`."""
+"""The maximum number of tombstones in one round of expiry, which keeps the batch far below
+`max.message.bytes`."""
 
 EXPIRY_PAUSE_MS: Final = 100
-"""The pause between two rounds of expiry, if one was not enough."""
+"""The pause before the next round of expiry, if more offsets have expired than fit in one."""
 
 
 class MigrationPolicy(StrEnum):
-    """The directions in which groups with members may move between the protocols
+    """The directions in which groups with members may change their protocol
     (`group.consumer.migration.policy`)."""
 
     DISABLED = "disabled"
@@ -34,42 +35,45 @@ class MigrationPolicy(StrEnum):
 
     @property
     def may_upgrade(self) -> bool:
-        """Whether a classic group becomes a consumer group when a member of that protocol joins."""
+        """Whether a classic group becomes a consumer group when a member of the consumer protocol
+        joins."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
     def may_downgrade(self) -> bool:
         """Whether a consumer group becomes a classic one when its last member of the consumer
-        protocol goes."""
+        protocol leaves."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 class ModernGroupSettings(Struct, frozen=True):
-    """The broker's keys that consumer, share and streams groups have in common, under Kafka's
-    defaults. The cluster or a group may override the first three, within bounds."""
+    """The broker configs that consumer, share and streams groups have in common. The defaults are
+    Kafka's. The cluster may override the assignment interval, and a group the first three settings,
+    within bounds."""
 
     KIND: ClassVar[str]
-    """The group's type in the names of keys: `group.KIND.…` of brokers, `KIND.…` of groups."""
+    """The group's type in the names of configs: `group.KIND.…` of brokers, `KIND.…` of groups."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
     assignment_interval_ms: int = 1000
-    """Between two target assignments of a group, so that many members that come at once cost
-    few."""
+    """The minimum time between two target assignments of a group, so that many members that join at
+    once cause few of them."""
     session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
     heartbeat_interval_bounds_ms: tuple[int, int] = (5000, 15_000)
     assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
     max_size: int = 2_147_483_647
 
     def of_cluster(self, configs: Mapping[str, str]) -> Self:
-        """These under what the cluster's dynamic configs say for all brokers."""
+        """Return these settings, overridden by the cluster's dynamic configs for all brokers."""
         interval_ms = configs.get(f"group.{self.KIND}.assignment.interval.ms")
         if interval_ms is None:
             return self
         return replace(self, assignment_interval_ms=int(interval_ms))
 
     def of_group(self, configs: Mapping[str, str]) -> Self:
-        """These under a group's own configs, which are drawn into the bounds."""
+        """Return these settings, overridden by a group's configs. Values out of bounds are replaced
+        by the bound."""
         if not configs:
             return self
         return replace(
@@ -97,13 +101,13 @@ class ModernGroupSettings(Struct, frozen=True):
     def _own(
         self, configs: Mapping[str, str], key: str, default: int, bounds: tuple[int, int]
     ) -> int:
-        """A group's own value of `KIND.key`, or the default."""
+        """Return a group's own value of `KIND.key`, clamped to `bounds`, or the default."""
         text = configs.get(f"{self.KIND}.{key}")
         return default if text is None else min(max(int(text), bounds[0]), bounds[1])
 
 
 class ConsumerGroupSettings(ModernGroupSettings, frozen=True):
-    """The broker's keys for groups of the consumer protocol (KIP-848)."""
+    """The broker configs of consumer groups (KIP-848)."""
 
     KIND = "consumer"
 
@@ -114,7 +118,7 @@ class ConsumerGroupSettings(ModernGroupSettings, frozen=True):
 
 
 class ShareGroupSettings(ModernGroupSettings, frozen=True):
-    """The broker's keys for share groups (KIP-932)."""
+    """The broker configs of share groups (KIP-932)."""
 
     KIND = "share"
 
@@ -122,14 +126,14 @@ class ShareGroupSettings(ModernGroupSettings, frozen=True):
 
 
 class StreamsGroupSettings(ModernGroupSettings, frozen=True):
-    """The broker's keys for streams groups (KIP-1071); a group may also have its own number of
-    standby replicas and first delay."""
+    """The broker configs of streams groups (KIP-1071). A group may also override the number of
+    standby replicas and the initial delay."""
 
     KIND = "streams"
 
     num_standby_replicas: int = 0
     initial_rebalance_delay_ms: int = 3000
-    """How long a group without members waits for more than the first."""
+    """How long a new group waits for more members after the first."""
     max_standby_replicas: int = 2
 
     def of_group(self, configs: Mapping[str, str]) -> Self:
@@ -154,14 +158,15 @@ class StreamsGroupSettings(ModernGroupSettings, frozen=True):
 
 
 class GroupSettings(Struct, frozen=True):
-    """The broker's keys that groups and offsets obey, under Kafka's defaults."""
+    """The broker configs of groups and offsets. The defaults are Kafka's."""
 
     initial_rebalance_delay_ms: int = 3000
     min_session_timeout_ms: int = 6000
     max_session_timeout_ms: int = 1_800_000
     max_size: int = 2_147_483_647
     offset_metadata_max_bytes: int = 4096
-    """Counted in UTF-16 units, as Kafka's `String.length` does."""
+    """The limit of an offset's metadata, counted in UTF-16 units as Kafka's `String.length`
+    does."""
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000
     consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
@@ -170,26 +175,27 @@ class GroupSettings(Struct, frozen=True):
 
 
 class Client(NamedTuple):
-    """The sender of a JoinGroup, as DescribeGroups will show the member."""
+    """The sender of a JoinGroup, as DescribeGroups shows it."""
 
     client_id: str = ""
     client_host: str = ""
-    """The address in Kafka's form: `/127.0.0.1`."""
+    """The address in Kafka's form, such as `/127.0.0.1`."""
     may_describe: Callable[[str], bool] | None = None
-    """Whether it may describe a topic; None if it may describe all."""
+    """Returns whether the client may describe a topic. None if it may describe all."""
 
 
 NewId = Callable[[], str]
-"""Makes the random part of a member id; chance is an argument."""
+"""Returns the random part of a new member id. It is an argument so that the machine stays
+deterministic."""
 
 
 class DecisionBuilder(Decision[Record, Any]):
-    """A Decision that is being made, at one moment. An exception within `with decision:` gives it
-    up."""
+    """A Decision that is built step by step, at one moment. An exception within `with decision:`
+    abandons it."""
 
     now_ms: int = 0
     may_describe: Callable[[str], bool] | None = None
-    """Whether the client that asks may describe a topic; None if it may describe all."""
+    """Returns whether the client may describe a topic. None if it may describe all."""
 
     def __enter__(self) -> Self:
         return self
@@ -199,7 +205,7 @@ class DecisionBuilder(Decision[Record, Any]):
             self.give_up()
 
     def give_up(self) -> None:
-        """Abandon the decision: it is empty again, and its changes of soft state are reverted."""
+        """Clear the decision, and revert its changes of soft state."""
         if self.take_back is not None:
             self.take_back()
             self.take_back = None
@@ -207,14 +213,14 @@ class DecisionBuilder(Decision[Record, Any]):
             done.clear()
 
     def schedule(self, key: Hashable, delay_ms: int) -> None:
-        """Set the timer `key`, in place of the one it may have."""
+        """Set the timer `key`, replacing an earlier one."""
         self.timers.append((key, self.now_ms + delay_ms))
 
     def cancel(self, key: Hashable) -> None:
-        """Forget the timer `key`."""
+        """Cancel the timer `key`."""
         self.timers.append((key, None))
 
     def answer(self, token: Hashable | None, response: object) -> None:
-        """Answer the request that came with `token`, if one waits."""
+        """Answer the request with `token`, if there is one."""
         if token is not None:
             self.answers.append((token, response))

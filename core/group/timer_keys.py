@@ -1,7 +1,6 @@
-"""The keys of the timers of groups. The first part is one of these; then come the group's id and,
-for a member's timer, the member's. A group with members may change its type, and sessions continue:
-so all types have the same keys.
-"""
+"""The keys of groups' timers. The first part is one of these, followed by the group's id and, for a
+member's timer, the member's id. All types of groups have the same keys, because a group with
+members may change its type while their sessions continue."""
 
 from __future__ import annotations
 
@@ -12,25 +11,25 @@ from pk.core.group.any_group import GroupType
 SESSION: Final = "session"
 """A member's session."""
 JOIN: Final = "join"
-"""The join phase of a classic group, and the time in which a classic member of a consumer
-group must join again."""
+"""The join phase of a classic group, or the time in which a classic member of a consumer group must
+rejoin."""
 SYNC: Final = "sync"
-"""The sync phase of a classic group, and the time between JoinGroup and SyncGroup of a
-classic member of a consumer group."""
+"""The sync phase of a classic group, or the time between JoinGroup and SyncGroup of a classic
+member of a consumer group."""
 REBALANCE: Final = "rebalance"
-"""The time in which a member must give up the partitions or tasks that were revoked."""
+"""The time in which a member must give up revoked partitions or tasks."""
 REPLACED: Final = "replaced"
-"""A consumer group in which a classic member has just replaced another member."""
+"""A classic member has just replaced another member of this consumer group."""
 DOWNGRADED: Final = "downgraded"
-"""A classic group that was just a consumer group: it rebalances at once."""
+"""The classic group was just downgraded from a consumer group, and rebalances at once."""
 INITIAL_DELAY: Final = "initial streams delay"
-"""The time in which a new streams group waits for more members."""
+"""The time for which a new streams group waits for more members."""
 EXPIRATION: Final = "expiration"
-"""The search for expired offsets; it is the whole key."""
+"""The search for expired offsets. The whole key of that timer."""
 
 OF_TYPE: Final = {
     REPLACED: GroupType.CONSUMER,
     DOWNGRADED: GroupType.CLASSIC,
     INITIAL_DELAY: GroupType.STREAMS,
 }
-"""The timers that only groups of one type have."""
+"""The timers that exist only for groups of one type."""

@@ -1,4 +1,4 @@
-"""The topics of the cluster, as groups of every type need them."""
+"""The cluster's topics, as groups of every type need them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pk.core.values import TopicIdPartition, Uuid
 
 
 class Topics:
-    """The topics of the cluster as groups need them; replaced with each image."""
+    """A view of the cluster's topics, updated with each image."""
 
     def __init__(self) -> None:
         self.image = MetadataImage()
         self.new_topics_at = -1
-        """The offset of the newest image that brought a topic."""
+        """The offset of the newest image that added a topic."""
         self._hashes: dict[str, tuple[TopicImage, int]] = {}
 
     def use(self, image: MetadataImage, *, brought_topics: bool) -> None:
-        """The cluster is now as `image` says."""
+        """Adopt a new image."""
         self.image = image
         if brought_topics or self.new_topics_at < 0:
             self.new_topics_at = image.offset
@@ -25,7 +25,7 @@ class Topics:
             self._hashes = {n: h for n, h in self._hashes.items() if n in image.topics}
 
     def hash_of(self, names: set[str]) -> int:
-        """The hash of the topics among `names` that exist (metadata_hash.py)."""
+        """Return the hash of those topics among `names` that exist (metadata_hash.py)."""
         hashes: dict[str, int] = {}
         for name in names:
             topic = self.image.topics.get(name)
@@ -50,17 +50,17 @@ class Topics:
         return [rack for rack in named if rack is not None]
 
     def ids(self, names: frozenset[str]) -> frozenset[Uuid]:
-        """The ids of the topics that exist."""
+        """Return the ids of the topics that exist."""
         topics = self.image.topics
         return frozenset(topics[name].topic_id for name in names if name in topics)
 
     def name(self, topic_id: Uuid) -> str | None:
-        """The name of a topic, None if it is gone."""
+        """Return the name of a topic, or None if it was deleted."""
         topic = self.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
     def partition_racks(self, topics: set[Uuid]) -> dict[TopicIdPartition, frozenset[str]]:
-        """The racks of the replicas of every partition."""
+        """Return the racks of the replicas of every partition."""
         return {
             TopicIdPartition(topic_id, p.partition): frozenset(self._racks(p.replicas))
             for topic_id in topics

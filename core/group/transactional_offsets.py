@@ -1,10 +1,10 @@
-"""TxnOffsetCommit: offsets that count once the transaction which commits them does (KIP-98,
+"""TxnOffsetCommit: offsets that take effect when the transaction that commits them commits (KIP-98,
 KIP-447).
 
-The member, its generation and the group are looked at as for OffsetCommit, so that a member which
-has lost its partitions cannot commit for them. Two things differ: a client older than KIP-447 names
-no member, and may commit into a group that has some, since its transactional id is what fences it;
-and a rebalance under way is no reason to refuse, since the transaction could not be finished
+The member, its generation and the group are checked as for OffsetCommit, so that a member that has
+lost its partitions cannot commit for them. There are two differences. A client older than KIP-447
+names no member, and may commit to a group that has members, because its transactional id fences it.
+And a rebalance in progress is no reason to refuse, because the transaction could not be completed
 otherwise. The commit does not count as a heartbeat of the member.
 """
 
@@ -29,12 +29,13 @@ from pk.core.wire.messages.txn_offset_commit import (
 )
 
 NO_VERSION: Final = -1
-"""Stands in for the version of an OffsetCommit."""
+"""A value that stands for no version of OffsetCommit."""
 
 
 def check(request: TxnOffsetCommitRequest, group: AnyGroup | None) -> CheckPartition | None:
-    """Raise what a commit in a transaction is refused with: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID. Returns what checks each partition, None where nothing is left to check."""
+    """Raise the error with which a commit in a transaction is refused: ILLEGAL_GENERATION,
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID. Returns a check of each partition, or None if no further
+    check is needed."""
     if group is None:
         if request.generation_id >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -60,8 +61,8 @@ def check(request: TxnOffsetCommitRequest, group: AnyGroup | None) -> CheckParti
 
 @contextmanager
 def _as_generations() -> Generator[None]:
-    """Transactional producers know generations only: a stale member epoch is ILLEGAL_GENERATION to
-    them."""
+    """Raise ILLEGAL_GENERATION in place of STALE_MEMBER_EPOCH: transactional producers know only
+    generations."""
     try:
         yield
     except KafkaError as e:
@@ -76,8 +77,8 @@ def commit_records(
     now_ms: int,
     response: TxnOffsetCommitResponse,
 ) -> Iterator[Record]:
-    """The records of a commit in a transaction. Also fills `response`: an offset whose
-    metadata is too large has no record. `metadata_max` is the limit, in UTF-16 units."""
+    """Yield the records of a commit in a transaction, and fill `response`. An offset whose metadata
+    is too large gets an error and no record. `metadata_max` is the limit in UTF-16 units."""
     for topic in request.topics:
         answer = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answer)
@@ -104,8 +105,8 @@ def commit(
     made: CommitRecords,
     decision: DecisionBuilder,
 ) -> None:
-    """Decide to keep what the request commits, under the producer whose transaction it is. `made`
-    are its records and its answer, by `commit_records`."""
+    """Decide to store the offsets of the request as pending, under the transaction's producer id.
+    `made` are its records and response, made by `commit_records`."""
     decision.producer_id, decision.producer_epoch = request.producer_id, request.producer_epoch
     if check_partition is not None:
         for topic in made.reply.topics:

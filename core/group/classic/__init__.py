@@ -1,1 +1,1 @@
-"""Groups of the classic protocol: members join and sync together, generation by generation."""
+"""Groups of the classic protocol: members join and sync together in each generation."""

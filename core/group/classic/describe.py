@@ -1,4 +1,4 @@
-"""The answer to DescribeGroups for a group."""
+"""The response to DescribeGroups for a group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pk.core.wire.messages.describe_groups import DescribedGroup, DescribedGroup
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """The description of a group. Members' metadata and assignments count only while it is
+    """Describe a group. Members' metadata and assignments are included only while the group is
     stable."""
     stable = group.state is State.STABLE
     return DescribedGroup(

@@ -1,10 +1,10 @@
 """One group of the classic protocol: its states, its members, and their waiting requests.
 
-A group has a durable side and a soft side. Durable is the last GroupMetadataValue that was written,
-`committed`: a new coordinator starts from it. Soft is everything else: it begins as a copy of
-`committed` when a partition is loaded, and runs ahead of it during a rebalance (the members that
-have joined, the next generation, the members that wait for an assignment). If the coordinator moves
-during a rebalance, the soft side is lost and the members simply join again.
+A group has durable and soft state. The durable state is the last GroupMetadataValue that was
+written, `committed`, from which a new coordinator starts. Everything else is soft state: it begins
+as a copy of `committed` when a partition is loaded, and is ahead of it during a rebalance (the
+members that have joined, the next generation, the members that wait for an assignment). If the
+coordinator moves during a rebalance, the soft state is lost and the members join again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Token = Hashable
 
 
 class State(StrEnum):
-    """The state of a group; the values are those that Kafka prints."""
+    """The states of a group, with the names that Kafka prints."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -48,11 +48,11 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
     State.DEAD: frozenset({State.DEAD}),
 }
-"""State → the states that may follow it."""
+"""The states that may follow each state."""
 
 
 class Member(Struct, eq=False):
-    """One consumer in a group."""
+    """A member of a classic group."""
 
     member_id: str
     instance_id: str | None
@@ -67,39 +67,41 @@ class Member(Struct, eq=False):
     join_token: Token | None = None
     sync_token: Token | None = None
     is_new: bool = False
-    """Has never been answered, so knows no id to send heartbeats with."""
+    """Whether the member has never got a response, and so has no id for heartbeats."""
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place under an instance id (KIP-345)."""
+        """Whether the member has an instance id, with which it can return after a restart
+        (KIP-345)."""
         return self.instance_id is not None
 
     @property
     def awaits_join(self) -> bool:
-        """Whether a JoinGroup of it waits."""
+        """Whether a JoinGroup of the member is waiting."""
         return self.join_token is not None
 
     @property
     def heartbeat_is_due(self) -> bool:
-        """Whether silence now means that it is gone: not while one of its requests waits here,
-        unless it is new."""
+        """Whether a member without heartbeats counts as failed. It does not while one of its
+        requests waits here, unless it is new."""
         return self.is_new or (self.join_token is None and self.sync_token is None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The member's metadata for `protocol`. Raises KeyError if it does not support it."""
+        """Return the member's metadata for `protocol`. Raises KeyError if it does not support
+        it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         raise KeyError(protocol)
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The candidate that the member likes best."""
+        """Return the candidate that the member prefers."""
         wanted = set(candidates)
         return next(name for name, _ in self.protocols if name in wanted)
 
 
 class ClassicGroup(Struct, eq=False):
-    """A group as its coordinator sees it."""
+    """A group of the classic protocol."""
 
     type: ClassVar[GroupType] = GroupType.CLASSIC
 
@@ -109,44 +111,46 @@ class ClassicGroup(Struct, eq=False):
     state_timestamp_ms: int = -1
     generation: int = 0
     protocol_type: str | None = None
-    """None if no member ever joined and offsets were only committed ("simple" consumer)."""
+    """The protocol type. None if no member ever joined and offsets were only committed (a "simple"
+    consumer)."""
     protocol: str | None = None
     leader: str | None = None
     committed: GroupMetadataValue | None = None
-    """The durable side: the last group record of the log."""
+    """The durable state: the last record of the group in the log."""
     members: dict[str, Member] = field(default_factory=dict[str, Member])
     static_members: dict[str, str] = field(default_factory=dict[str, str])
-    """Instance id → member id."""
+    """The member id of each instance id."""
     pending_join: set[str] = field(default_factory=set[str])
-    """Ids handed out with MEMBER_ID_REQUIRED, whose owners have not joined yet."""
+    """Member ids that were returned with MEMBER_ID_REQUIRED and have not joined yet."""
     pending_sync: set[str] = field(default_factory=set[str])
-    """Members that know the generation and have not sent SyncGroup."""
+    """Members that have learned the generation and have not sent SyncGroup."""
     joining: int = 0
-    """How many JoinGroups wait."""
+    """The number of waiting JoinGroups."""
     supported: dict[str, int] = field(default_factory=dict[str, int])
-    """Protocol → how many members speak it."""
+    """The number of members that support each protocol."""
     new_member_added: bool = False
-    """A member joined while an initial rebalance was being delayed: it may be delayed again."""
+    """Whether a member joined during the delay of an initial rebalance, which may extend the
+    delay."""
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
     subscribed_topics: frozenset[str] | None = None
-    """The topics to which members are subscribed; None if unknown."""
+    """The topics to which members are subscribed, or None if unknown."""
 
     # Methods of every group type
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         return self.state is State.EMPTY
 
     @property
     def state_name(self) -> str:
-        """The name in ListGroups."""
+        """The state, named as in ListGroups."""
         return self.state.value
 
     @property
     def protocol_type_name(self) -> str:
-        """The name in ListGroups."""
+        """The protocol type, named as in ListGroups."""
         return self.protocol_type or ""
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
@@ -160,14 +164,14 @@ class ClassicGroup(Struct, eq=False):
             if generation != self.generation:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         elif not transactional:
-            # A commit from outside the group, while it has members.
+            # The commit comes from outside the group, although the group has members.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if self.state is State.COMPLETING_REBALANCE and not transactional:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         return None
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Everybody may read a classic group's offsets."""
+        """Allow it: every client may read a classic group's offsets."""
 
     def check_offset_delete(self) -> None:
         """See `AnyGroup`. Raises NON_EMPTY_GROUP."""
@@ -175,8 +179,8 @@ class ClassicGroup(Struct, eq=False):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:
-        """The time from which retention counts: when the group became empty, or the commit's time
-        if it never had members, or has consumers whose topics are known."""
+        """Return the time from which retention counts: when the group became empty, or the commit's
+        time if it never had members or consists of consumers whose topics are known."""
         if self.protocol_type is None:
             return commit_timestamp_ms
         if self.state is State.EMPTY:
@@ -187,13 +191,13 @@ class ClassicGroup(Struct, eq=False):
         return commit_timestamp_ms
 
     def tombstones(self) -> list[Record]:
-        """The records that end it."""
+        """Return the records that delete the group."""
         return [group_tombstone(self.group_id)]
 
     # Members
 
     def add(self, member: Member, token: Token | None) -> None:
-        """Take `member` in; its JoinGroup, if it has one, waits with `token`."""
+        """Add `member`. Its JoinGroup, if any, waits with `token`."""
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members
             self.static_members[member.instance_id] = member.member_id
@@ -207,7 +211,7 @@ class ClassicGroup(Struct, eq=False):
         self.pending_join.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Let a member or a pending id go. Its waiting requests must have been answered."""
+        """Remove a member or a pending id. Its waiting requests must have been answered."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_protocols(member, -1)
@@ -221,8 +225,9 @@ class ClassicGroup(Struct, eq=False):
         self.pending_sync.discard(member_id)
 
     def update(self, member: Member, join: Join, token: Token | None) -> Token | None:
-        """Take what a rejoining member says now. Its JoinGroup waits for an answer through `token`,
-        if that is given. Returns the token of an older JoinGroup of it that still waited."""
+        """Update a rejoining member with the fields of its request. The JoinGroup waits with
+        `token`, if given. Returns the token of an older JoinGroup of the member that was still
+        waiting."""
         self._count_protocols(member, -1)
         member.protocols = join.protocols
         self._count_protocols(member, 1)
@@ -234,8 +239,8 @@ class ClassicGroup(Struct, eq=False):
         return superseded
 
     def replace_static(self, instance_id: str, new_member_id: str) -> tuple[Member, Member]:
-        """Give the place of `instance_id` to a new member id (KIP-345). Returns (old, new); the old
-        one's waiting requests are the caller's to answer."""
+        """Replace the member with `instance_id` by one with a new member id (KIP-345). Returns
+        (old, new). The caller answers the old member's waiting requests."""
         old = self.members.pop(self.static_members[instance_id])
         if old.awaits_join:
             self.joining -= 1
@@ -256,7 +261,7 @@ class ClassicGroup(Struct, eq=False):
         return old, new
 
     def put_back_static(self, old: Member, new: Member) -> None:
-        """Undo `replace_static`: the record that says so could not be written."""
+        """Undo `replace_static`, because its record could not be written."""
         assert new.instance_id is not None
         self._count_protocols(new, -1)
         self._count_protocols(old, 1)
@@ -267,23 +272,23 @@ class ClassicGroup(Struct, eq=False):
             self.leader = old.member_id
 
     def take_join_token(self, member: Member) -> Token | None:
-        """The token of a waiting JoinGroup, which waits no longer."""
+        """Take the token of a waiting JoinGroup, which then no longer waits."""
         token, member.join_token = member.join_token, None
         if token is not None:
             self.joining -= 1
         return token
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance id has
-        another one now."""
+        """Return the member. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance id now
+        belongs to another member."""
         error = self.member_error(member_id, instance_id)
         if error is not None:
             raise KafkaError(error)
         return self.members[member_id]
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        """The error that `check_member` raises, or None. A request may name thousands of members,
-        and an exception for each would take most of the time."""
+        """Return the error that `check_member` raises, or None. A request may name thousands of
+        members, and raising an exception for each would take most of the time."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -294,16 +299,17 @@ class ClassicGroup(Struct, eq=False):
 
     @property
     def all_joined(self) -> bool:
-        """Whether every awaited member has joined."""
+        """Whether every expected member has joined."""
         return len(self.members) == self.joining and not self.pending_join
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest one that a member requests."""
+        """The longest rebalance timeout among the members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member that has joined. False if no member has."""
+        """Make a member that has joined the leader, unless the leader has joined. Returns False if
+        no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaits_join:
@@ -328,7 +334,7 @@ class ClassicGroup(Struct, eq=False):
         return State.PREPARING_REBALANCE in TRANSITIONS[self.state]
 
     def next_generation(self, now_ms: int) -> None:
-        """Every member has joined, or none is left: start the next generation."""
+        """Start the next generation, with the members that have joined, or without any."""
         self.generation += 1
         self.protocol = self.select_protocol() if self.members else None
         self.subscribed_topics = self._subscribed_topics()
@@ -338,7 +344,7 @@ class ClassicGroup(Struct, eq=False):
     # Protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a client of this type, with the protocols `names`, may join."""
+        """Whether a client of this type and with these protocols may join."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         members = len(self.members)
@@ -347,10 +353,10 @@ class ClassicGroup(Struct, eq=False):
         )
 
     def select_protocol(self) -> str:
-        """The protocol that all members speak and most of them like best.
+        """Return the protocol that most members prefer, among those that all support.
 
-        Among equals Kafka takes the first in the order of a Java HashMap; so do we, that a group
-        may move between brokers of both kinds without a change of protocol.
+        Kafka resolves ties by the order of a Java HashMap. So does pk, so that a group keeps its
+        protocol when it moves between pk's brokers and Kafka's.
         """
         members = len(self.members)
         candidates = {name for name, count in self.supported.items() if count == members}
@@ -361,18 +367,19 @@ class ClassicGroup(Struct, eq=False):
         return max(hash_map_order(votes), key=votes.__getitem__)
 
     def _count_protocols(self, member: Member, by: int) -> None:
-        for name in {name for name, _ in member.protocols}:  # a client may name one twice
+        for name in {name for name, _ in member.protocols}:  # A client may name a protocol twice.
             self.supported[name] = self.supported.get(name, 0) + by
 
     # Topics
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members are consumers, whose metadata are subscriptions."""
+        """Whether the members are consumers, whose metadata are subscriptions."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads `topic`; if subscriptions are unknown, any consumer might."""
+        """Whether a member is subscribed to `topic`. If subscriptions are unknown, any consumer may
+        be."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -384,7 +391,7 @@ class ClassicGroup(Struct, eq=False):
         if self.members and self.protocol is None:
             return None
         for member in self.members.values():
-            # Every version of a subscription begins as version 0 does, after its own two bytes.
+            # After its version, every version of a subscription begins like version 0.
             try:
                 subscription, _ = decode(
                     ConsumerProtocolSubscription, member.metadata(self.protocol), 0, 2
@@ -394,10 +401,10 @@ class ClassicGroup(Struct, eq=False):
             topics.update(subscription.topics)
         return frozenset(topics)
 
-    # The durable side
+    # Durable state
 
     def record(self, assignments: Mapping[str, bytes]) -> Record:
-        """The record that makes the generation durable, with these assignments."""
+        """Return the record that makes the generation durable, with these assignments."""
         members = [
             MemberMetadata(
                 member_id=m.member_id,
@@ -424,8 +431,8 @@ class ClassicGroup(Struct, eq=False):
         )
 
     def replayed(self, value: GroupMetadataValue) -> None:
-        """A record of this group, of which the soft side knows, was written: assignments count from
-        here."""
+        """Apply a record of this group that this coordinator wrote. The assignments take effect
+        now."""
         self.committed = value
         if self.state is State.COMPLETING_REBALANCE and value.generation == self.generation:
             for written in value.members:
@@ -434,7 +441,7 @@ class ClassicGroup(Struct, eq=False):
 
     @classmethod
     def loaded(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group as a new coordinator finds it in the log."""
+        """Return the group that a record of the log describes, for a new coordinator."""
         group = cls(
             group_id,
             State.STABLE if value.members else State.EMPTY,
@@ -464,7 +471,7 @@ class ClassicGroup(Struct, eq=False):
         return group
 
     def response_members(self) -> list[JoinGroupResponseMember]:
-        """The list of all members that the leader gets."""
+        """Return the list of all members for the leader's response."""
         return [
             JoinGroupResponseMember(
                 member_id=m.member_id,

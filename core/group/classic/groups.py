@@ -1,16 +1,16 @@
 """The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, as decisions (KIP-62,
 345, 394, 559, 800, 814).
 
-A rebalance has two phases. *Join*: the group is PreparingRebalance; every member's JoinGroup waits
-until all members have joined, or until the longest rebalance timeout is over and the missing
-members are dropped. Then the generation rises, a protocol is chosen by vote, and all members are
-answered, the leader with everyone's metadata. *Sync*: CompletingRebalance; every member's SyncGroup
-waits until the leader's delivers the assignments, which are written to the log; with that record
-the group is Stable.
+A rebalance has two phases. *Join*: the group is PreparingRebalance. Every member's JoinGroup waits
+until all members have joined, or until the longest rebalance timeout expires and the missing
+members are removed. Then the generation rises, a protocol is chosen by vote, and all members are
+answered, the leader with everyone's metadata. *Sync*: the group is CompletingRebalance. Every
+member's SyncGroup waits until the leader's SyncGroup delivers the assignments, which are written to
+the log. With that record the group becomes Stable.
 
 The rebalance of an empty group is special: all members join at nearly the same time when a service
-starts, so the join phase lasts at least `group.initial.rebalance.delay.ms`, and is extended as long
-as new members come, up to the rebalance timeout.
+starts, so the join phase lasts at least `group.initial.rebalance.delay.ms`, and is extended while
+new members join, up to the rebalance timeout.
 
 Four timers run: a member's session; the time that a new or pending member has to continue; the join
 phase; the sync phase. A member with a waiting request counts as alive even if its session has
@@ -51,10 +51,10 @@ from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 SKIP_ASSIGNMENT_SINCE: Final = 9
 PROTOCOL_MANDATORY_SINCE: Final = 5
-"""The SyncGroup that must name protocol type and name (KIP-559)."""
+"""The first version of SyncGroup that must contain the protocol type and name (KIP-559)."""
 
 NAME_BYTES_MAX: Final = STRING_BYTES_MAX - len("-00000000-0000-0000-0000-000000000000")
-"""The limit of the client's or the instance's name, with which a member's id begins."""
+"""The maximum length of the client id or instance id with which a member id begins."""
 
 
 class ClassicGroups:
@@ -66,13 +66,13 @@ class ClassicGroups:
         self.groups = groups
         self._new_id = new_id
         self._loading = True
-        """Whether records still give a group's whole state; after `loaded` they confirm decisions
-        made here."""
+        """Whether the log is being loaded. Meanwhile, a record contains a group's whole state;
+        afterwards, it confirms a decision of this coordinator."""
 
     # JoinGroup
 
     def join(self, join: Join, decision: DecisionBuilder) -> None:
-        """JoinGroup. Answered now or later."""
+        """Decide JoinGroup, which is answered now or later."""
         request, token = join.request, join.token
         error = self._join_refusal(request, join.client)
         if error is not None:
@@ -116,8 +116,9 @@ class ClassicGroups:
         return None
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether `group.max.size` lets this member in. While a rebalance is prepared, only waiting
-        members count: so a group that has become too large drops the last to rejoin."""
+        """Whether `group.max.size` allows this member to join. While a rebalance is being prepared,
+        only waiting members count, so a group that has become too large drops the last members to
+        rejoin."""
         size_max = self.settings.max_size
         member = group.members.get(member_id)
         if group.state is State.PREPARING_REBALANCE:
@@ -156,13 +157,13 @@ class ClassicGroups:
         same = member.protocols == join.protocols
         leads = group.leader == member_id
         if group.state is State.COMPLETING_REBALANCE and same:
-            # It may have missed our answer: give it again.
+            # The member may have missed the response, so repeat it.
             decision.answer(token, _joined(group, member, with_members=leads))
         elif group.state is State.STABLE and same and not leads:
             decision.answer(token, _joined(group, member, with_members=False))
         else:
-            # A leader that joins again wants a rebalance, even with the same metadata: topics may
-            # have changed.
+            # A leader that joins again requests a rebalance, even with the same metadata, because
+            # topics may have changed.
             superseded = group.update(member, join, token)
             decision.answer(superseded, _join_error(member_id, ErrorCode.REBALANCE_IN_PROGRESS))
             self._rebalance_or_complete(group, decision)
@@ -192,7 +193,7 @@ class ClassicGroups:
     def _rejoin_static(
         self, group: ClassicGroup, join: Join, member_id: str, decision: DecisionBuilder
     ) -> None:
-        """A static member is back without its id: it takes its old place under a new one
+        """Let a static member that has restarted without its id take its old place under a new id
         (KIP-345)."""
         instance_id, version, token = join.request.group_instance_id, join.version, join.token
         assert instance_id is not None
@@ -208,7 +209,8 @@ class ClassicGroups:
         group.update(member, join, None if keeps_generation else token)
         decision.schedule((SESSION, group.group_id, member_id), member.session_timeout_ms)
         if keeps_generation and group.select_protocol() == group.protocol:
-            # The other members need not know, but the log must: the answer waits for the record.
+            # The other members need not know of the new id, but the log must contain it before the
+            # response.
             decision.take_back = lambda: group.put_back_static(old, member)
             decision.records.append(
                 group.record({m.member_id: m.assignment for m in group.members.values()})
@@ -217,8 +219,8 @@ class ClassicGroups:
             response = _joined(group, member, with_members=leads)
             response.skip_assignment = leads
             if version < SKIP_ASSIGNMENT_SINCE:
-                # It must not think that it leads, or it would assign again; so it hears the
-                # leader's old name (KIP-814).
+                # The member must not learn that it leads, or it would compute an assignment again.
+                # Therefore it gets the leader's old id (KIP-814).
                 response.leader = leader_before or ""
             decision.answer(token, response)
             return
@@ -228,8 +230,8 @@ class ClassicGroups:
         if group.state is State.PREPARING_REBALANCE:
             self._maybe_complete_join(group, decision)
         else:
-            # In the sync phase the leader may already be assigning to the old id; so all members
-            # rejoin.
+            # In the sync phase, the leader may already be assigning partitions to the old id, so
+            # all members rejoin.
             self._prepare(group, decision)
 
     # The join phase
@@ -285,15 +287,16 @@ class ClassicGroups:
         decision.schedule((JOIN, group.group_id), delay_ms)
 
     def _complete_join(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
-        """The join phase is over: drop members that have not joined (static members keep their
-        place), and begin the next generation."""
+        """End the join phase: remove members that have not joined (static members stay), and begin
+        the next generation."""
         decision.cancel((JOIN, group.group_id))
         absent = [m for m in group.members.values() if not (m.awaits_join or m.is_static)]
         for member in absent:
             group.remove(member.member_id)
             decision.cancel((SESSION, group.group_id, member.member_id))
         if group.members and not group.elect_joined_leader():
-            # Only static members, and none rejoined: keep waiting until their sessions end.
+            # There are only static members, and none has rejoined: wait until their sessions
+            # expire.
             decision.schedule((JOIN, group.group_id), group.rebalance_timeout_ms)
             return
         group.next_generation(decision.now_ms)
@@ -313,7 +316,7 @@ class ClassicGroups:
     def sync(
         self, request: SyncGroupRequest, version: int, token: Token, decision: DecisionBuilder
     ) -> None:
-        """SyncGroup. Answered through `token`, now or later."""
+        """Decide SyncGroup, which is answered through `token`, now or later."""
         group = self.groups.get_of(ClassicGroup, request.group_id)
         try:
             if not request.group_id:
@@ -352,8 +355,8 @@ class ClassicGroups:
             decision.cancel((SYNC, group.group_id))
 
     def _sync_over(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
-        """The sync phase has lasted too long: without the members that did not sync, all others
-        again."""
+        """End a sync phase that has lasted too long: remove the members that did not sync, and make
+        the others rejoin."""
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
             return
         for member_id in sorted(group.pending_sync):
@@ -376,7 +379,7 @@ class ClassicGroups:
     # Heartbeat and LeaveGroup
 
     def heartbeat(self, request: HeartbeatRequest, decision: DecisionBuilder) -> None:
-        """Heartbeat. Raises INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+        """Decide Heartbeat. Raises INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
         ILLEGAL_GENERATION."""
         group = self.groups.get_of(ClassicGroup, request.group_id)
         if group is None:
@@ -392,8 +395,8 @@ class ClassicGroups:
             decision.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS
 
     def leave(self, request: LeaveGroupRequest, version: int, decision: DecisionBuilder) -> None:
-        """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone
-        (KIP-345)."""
+        """Decide LeaveGroup, which names members by id or, from an admin, static members by
+        instance id alone (KIP-345)."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get_of(ClassicGroup, request.group_id)
@@ -444,7 +447,8 @@ class ClassicGroups:
         return ErrorCode.NONE
 
     def _dismiss(self, group: ClassicGroup, member: Member, decision: DecisionBuilder) -> None:
-        """Let a member go; should it still be there, it learns that it has to join again."""
+        """Remove a member. Its waiting requests are answered with UNKNOWN_MEMBER_ID, so that it
+        joins again."""
         decision.answer(group.take_join_token(member), _join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
         decision.answer(
             member.sync_token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -452,7 +456,7 @@ class ClassicGroups:
         group.remove(member.member_id)
 
     def rebalance(self, group_id: str, decision: DecisionBuilder) -> None:
-        """Begin a rebalance of a group whose members do not know yet that it needs one."""
+        """Begin a rebalance that no member has requested."""
         group = self.groups.get_of(ClassicGroup, group_id)
         if group is not None and group.state is State.STABLE:
             self._prepare(group, decision)
@@ -462,7 +466,7 @@ class ClassicGroups:
     def restart_session(
         self, group: ClassicGroup, member_id: str, decision: DecisionBuilder
     ) -> None:
-        """A commit is a sign of life too."""
+        """Restart a member's session after a commit, which counts as a heartbeat."""
         self._restart_session(group, group.members[member_id], decision)
 
     def _restart_session(
@@ -536,9 +540,9 @@ class ClassicGroups:
     # The cluster
 
     def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
-        """See `GroupsOfType`. The members themselves watch their topics."""
+        """See `GroupsOfType`. Does nothing: the members watch their topics themselves."""
 
-    # Its description
+    # Descriptions
 
     def describe(self, group_id: str) -> DescribedGroup:
         """See `GroupsOfType`."""
@@ -546,8 +550,8 @@ class ClassicGroups:
 
 
 def _fits_a_record(request: JoinGroupRequest, client: Client) -> bool:
-    """Whether the record of the group can hold what the member says of itself. The longest is its
-    id to be."""
+    """Whether the group's record can hold the member's strings. The longest is its future member
+    id."""
     instance_id = request.group_instance_id
     named = client.client_id if instance_id is None else instance_id
     texts = [request.protocol_type, *(p.name for p in request.protocols)]

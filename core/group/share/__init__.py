@@ -1,1 +1,1 @@
-"""Share groups (KIP-932) in their coordinator: members, assignments, and the share partitions."""
+"""Share groups (KIP-932) at their coordinator: members, assignments, and share partitions."""

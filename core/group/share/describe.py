@@ -1,4 +1,4 @@
-"""The answer to ShareGroupDescribe for a group."""
+"""The response to ShareGroupDescribe for a group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pk.core.wire.messages.share_group_describe import (
 
 
 def describe(group: ShareGroup, topics: Topics, assignor_name: str) -> DescribedGroup:
-    """The group."""
+    """Describe a group."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,

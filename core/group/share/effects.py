@@ -9,10 +9,11 @@ from pk.core.values import Uuid
 
 
 class InitializeShareState(Effect, frozen=True):
-    """Have the share coordinator set the start of these share partitions. The result
-    goes to `ShareGroups.initialized`."""
+    """Have the share coordinator initialize these share partitions. The result goes to
+    `ShareGroups.initialized`."""
 
     group_id: str
     state_epoch: int
     offsets: Mapping[Uuid, Mapping[int, int]]
-    """Topic id → partition → where delivery begins; -1 for where `share.auto.offset.reset` says."""
+    """The start offset of each partition, by topic id. -1 means that `share.auto.offset.reset`
+    determines it."""

@@ -1,8 +1,8 @@
 """One share group: the state in its records, and the state derived from it.
 
-The *group epoch* counts the changes after which partitions must be assigned again: a member joined,
-left or reads other topics, a topic changed, or share partitions got a start offset. Only `replay_…`
-changes the state here, except the deadline of the next check of the topics, which is soft.
+The *group epoch* counts the changes that require a new assignment: a member joined, left or changed
+its subscription, a topic changed, or share partitions got a start offset. Only `replay_…` changes
+the state here, except the time of the next check of the topics, which is soft state.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pk.core.wire.messages import offsets_topic_share as wire
 
 
 class ShareGroupState(StrEnum):
-    """The states of a group; the values are those that Kafka prints."""
+    """The states of a group, with the names that Kafka prints."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
 
 
 class ShareGroup(ModernGroup[ShareMember, Assignment]):
-    """A group as its coordinator sees it."""
+    """A share group."""
 
     type: ClassVar[GroupType] = GroupType.SHARE
     KEYS = RecordKeys(
@@ -47,18 +47,18 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.topics: Counter[str] = Counter()
-        """Topic → how many members name it."""
+        """The number of members that are subscribed to each topic."""
         self.state_partitions = StatePartitions()
 
     # --- as a group of any type ---
 
     @property
     def state_name(self) -> str:
-        """The state's name in ListGroups."""
+        """The state, named as in ListGroups."""
         return (ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY).value
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads `topic`."""
+        """Whether a member is subscribed to `topic`."""
         return topic in self.topics
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
@@ -66,18 +66,18 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
         raise self._no_consumer_group()
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """There is nothing to fetch, and a request is not an error."""
+        """Allow it: there are no offsets to fetch, but the request is valid."""
 
     def check_offset_delete(self) -> None:
-        """Raise GROUP_ID_NOT_FOUND."""
+        """Raise GROUP_ID_NOT_FOUND: a share group has no committed offsets."""
         raise self._no_consumer_group()
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:
-        """Never: it has no committed offsets."""
+        """Return None: a share group has no committed offsets."""
         return None
 
     def tombstones(self) -> list[Record]:
-        """The records that end it."""
+        """Return the records that delete the group."""
         return group_tombstones(self.group_id)
 
     def _no_consumer_group(self) -> KafkaError:
@@ -88,13 +88,13 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
     # --- members ---
 
     def target_of(self, member_id: str) -> Assignment:
-        """The partitions that the target assignment gives a member."""
+        """Return a member's partitions in the target assignment."""
         return self.target.get(member_id, EMPTY_ASSIGNMENT)
 
     def subscriptions(
         self, old: ShareMember | None = None, new: ShareMember | None = None
     ) -> set[str]:
-        """The topics that the group would read with member `new` in place of `old`."""
+        """Return the topics of the group with member `new` in place of `old`."""
         topics = Counter(self.topics)
         if old is not None:
             topics.subtract(old.topics)
@@ -104,8 +104,8 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
 
     @property
     def lacks_assignment(self) -> bool:
-        """Whether share partitions that have a beginning have no member, or others still have
-        one."""
+        """Whether an initialized share partition has no member, or an assigned one is not
+        initialized."""
         assigned: dict[Uuid, set[int]] = {}
         for assignment in self.target.values():
             for topic_id, partitions in assignment.items():
@@ -119,11 +119,11 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
     # --- the log ---
 
     def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
-        """The group has another epoch."""
+        """Set the group epoch."""
         self.epoch, self.metadata_hash = epoch, metadata_hash
 
     def replay_member(self, member_id: str, fields: Mapping[str, Any]) -> None:
-        """A record of a member sets some of its fields."""
+        """Set some fields of a member."""
         old = self.members.get(member_id)
         new = replace(ShareMember(member_id) if old is None else old, **fields)
         self._count(old, -1)
@@ -131,19 +131,19 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
         self._count(new, 1)
 
     def replay_assignment_tombstone(self, member_id: str) -> None:
-        """A member that leaves no longer has partitions."""
+        """Clear the assignment of a member that leaves."""
         if member_id in self.members:
             self.replay_member(
                 member_id, {"member_epoch": -1, "previous_epoch": -1, "assigned": {}}
             )
 
     def replay_member_tombstone(self, member_id: str) -> None:
-        """A member is gone."""
+        """Remove a member."""
         self._count(self.members.pop(member_id, None), -1)
         self.target.pop(member_id, None)
 
     def replay_state_partitions(self, state: StatePartitions) -> None:
-        """The share partitions that exist."""
+        """Set the share partitions that exist."""
         self.state_partitions = state
 
     def replay_tombstone(self, key: Any) -> None:

@@ -2,16 +2,17 @@
 creation of share partitions.
 
 A heartbeat may carry the member's description, and shows that it is alive. The coordinator answers
-with the member's epoch and, if that changed, with the partitions it may read. In between are these
-steps, each of which writes records:
+with the member's epoch and, if it changed, the assignment. In between are these steps, each of
+which writes records:
 
 1. The member is created or changed; if this changes the group's topics, the group epoch goes up.
 2. If the group epoch is ahead of the target assignment, and the last one is old enough, the
-   assignor makes a new one: here for a small group, off the loop for a large one.
+   assignor computes a new one: here for a small group, off the loop for a large one.
 3. The member takes its target.
 4. Share partitions without a start offset are recorded as *initializing*, and the share coordinator
-   sets one on request (`InitializeShareState`). When it has, they are *initialized*; only then does
-   the next heartbeat assign them.
+   initializes them on request (`InitializeShareState`). Once they are recorded as *initialized*,
+   the
+   next heartbeat assigns them.
 """
 
 from __future__ import annotations
@@ -51,31 +52,32 @@ from pk.core.wire.messages.share_group_heartbeat import (
 from pk.core.wire.schema import Message
 
 INLINE_WORK_MAX: Final = 2000
-"""The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs
-each."""
+"""The largest group whose target assignment is computed on the loop, in units of `GroupSpec.work`,
+which take 1 to 2 µs each."""
 ASK_AGAIN_MS: Final = 30_000
-"""The time after which a request to a silent share coordinator is repeated. Kafka's."""
+"""The time after which a request that the share coordinator has not answered is repeated, as in
+Kafka."""
 
 ASSIGNOR: Final = SimpleAssignor()
 
 
 class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
-    """The share groups of one partition. Every method that decides fills a
+    """The share groups of one partition of `__consumer_offsets`. Every method that decides fills a
     `DecisionBuilder`."""
 
     def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
-        """`topics` are the cluster's, kept up to date by their owner."""
+        """Create the groups. `topics` are the cluster's; their owner keeps them up to date."""
         super().__init__(ShareGroup, settings.share, groups, topics, records)
         self._asked_at_ms: dict[str, dict[Uuid, int]] = {}
-        """Soft: by group and topic, when the share coordinator was asked to give share partitions a
-        beginning."""
+        """Soft: when the share coordinator was requested to initialize share partitions, by group
+        and topic."""
 
     # --- heartbeats ---
 
     def heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: Client, decision: DecisionBuilder
     ) -> None:
-        """ShareGroupHeartbeat 1.
+        """Decide ShareGroupHeartbeat 1.
 
         Raises INVALID_REQUEST, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
         FENCED_MEMBER_EPOCH.
@@ -133,8 +135,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         updated: ShareMember,
         decision: DecisionBuilder,
     ) -> tuple[ShareMember, int]:
-        """Steps 1 to 3 of a heartbeat: `member` becomes `updated`. The member after them, and the
-        group's epoch."""
+        """Decide steps 1 to 3 of a heartbeat that changes `member` to `updated`. Returns the member
+        after these steps, and the group's epoch."""
         group_id = group.group_id
         if updated != member or updated.member_id not in group.members:
             decision.records.append(records.member_metadata(group_id, updated))
@@ -169,7 +171,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     def _target(
         self, group: ShareGroup, epoch: int, updated: ShareMember, decision: DecisionBuilder
     ) -> tuple[int, Assignment]:
-        """The epoch of the target assignment, and the partitions it gives `updated`."""
+        """Return the epoch of the target assignment and the partitions that it gives to
+        `updated`."""
         member_id = updated.member_id
         if not self.target_is_due(group, epoch, decision.now_ms):
             return group.assignment_epoch, group.target_of(member_id)
@@ -196,7 +199,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         return epoch, given[member_id]
 
     def _spec(self, group: ShareGroup, updated: ShareMember) -> GroupSpec:
-        """The assignor's input, with `updated` in place of the member it was."""
+        """Return the assignor's input, with `updated` in place of its earlier version."""
         ids: dict[frozenset[str], frozenset[Uuid]] = {}
         specs: dict[str, MemberSpec] = {}
         for member_id, member in (group.members | {updated.member_id: updated}).items():
@@ -211,7 +214,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     def assigned(
         self, group_id: str, given: Mapping[str, Assignment], epoch: int, now_ms: int
     ) -> Decision[Record, None]:
-        """A target assignment was made off the loop."""
+        """Write a target assignment that was computed off the loop."""
         decision = DecisionBuilder(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(ShareGroup, group_id)
@@ -220,13 +223,13 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             decision.records = self.target_records(group, kept, epoch, now_ms)
         return decision
 
-    # --- share partitions come to be ---
+    # --- initialization of share partitions ---
 
     def _initialize(
         self, group: ShareGroup, state_epoch: int, read: Iterable[str], decision: DecisionBuilder
     ) -> None:
-        """Step 4 of a heartbeat: have what the group reads, and has no share partitions for,
-        initialized."""
+        """Decide step 4 of a heartbeat: initialize share partitions of the subscribed topics that
+        are not initialized."""
         offsets: dict[Uuid, dict[int, int]] = {}
         state = group.state_partitions
         initializing = dict(state.initializing)
@@ -278,7 +281,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         failed: Mapping[Uuid, frozenset[int]],
         decision: DecisionBuilder,
     ) -> None:
-        """Take the result of an `InitializeShareState`; failed partitions may be retried."""
+        """Apply the result of an `InitializeShareState`. Failed partitions may be retried."""
         group = self.groups.get_of(ShareGroup, group_id)
         asked = self._asked_at_ms.pop(group_id, {})
         if group is None:
@@ -288,7 +291,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         for topic_id, partitions in done.items():
             waiting = initializing.get(topic_id)
             if waiting is None:
-                continue  # the topic or the group's offsets for it were deleted since
+                continue  # The topic, or the group's offsets for it, were deleted in the meantime.
             before = initialized.get(topic_id, SharedTopic(waiting.name, frozenset()))
             initialized[topic_id] = SharedTopic(
                 waiting.name, before.partitions | (partitions & waiting.partitions)
@@ -308,7 +311,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             decision.records.append(records.state_partitions(group_id, after))
 
     def ask_again(self, decision: DecisionBuilder) -> None:
-        """The partition is loaded: repeat the requests of an earlier coordinator."""
+        """Repeat the requests of an earlier coordinator, after the partition was loaded."""
         for group in self.groups.all_of(ShareGroup):
             state = group.state_partitions
             offsets: dict[Uuid, dict[int, int]] = {}
@@ -322,14 +325,14 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                 decision.effects.append(InitializeShareState(group.group_id, group.epoch, offsets))
                 self._note_asked(group, offsets, decision.now_ms)
 
-    # --- offsets, set and deleted from outside ---
+    # --- altering and deleting offsets ---
 
     def begin_alter(
         self, group_id: str, offsets: Mapping[Uuid, Mapping[int, int]], decision: DecisionBuilder
     ) -> None:
-        """AlterShareGroupOffsets: set the start of partitions known to exist; create the group if
-        missing. Replies with the `InitializeShareState` to carry out, None if there is nothing
-        to do.
+        """Decide AlterShareGroupOffsets: sets the start offsets of partitions that exist, and
+        creates the group if missing. Replies with the `InitializeShareState` to carry out, or None
+        if there is nothing to do.
 
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
@@ -348,7 +351,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         decision.records.append(records.state_partitions(group_id, after))
         state_epoch = group.epoch
         if any(NO_OFFSET in partitions.values() for partitions in offsets.values()):
-            # Share coordinators would take it for a repeat of what they were asked in this epoch.
+            # Without a new epoch, share coordinators would take the request for a repetition.
             state_epoch += 1
             decision.records.append(records.group_epoch(group_id, state_epoch, group.metadata_hash))
         decision.reply = InitializeShareState(group_id, state_epoch, offsets)
@@ -356,9 +359,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     def begin_delete(
         self, group_id: str, topic_ids: Sequence[Uuid], decision: DecisionBuilder
     ) -> None:
-        """DeleteShareGroupOffsets: the share coordinator will delete the share partitions of these
-        topics. Replies with topic id → partitions, of those topics of which there is something to
-        delete.
+        """Decide DeleteShareGroupOffsets: the share coordinator will delete the share partitions of
+        these topics. Replies with the partitions to delete, by topic id. Topics without share
+        partitions are left out.
 
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
@@ -386,8 +389,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             )
 
     def begin_delete_group(self, group_id: str, decision: DecisionBuilder) -> None:
-        """DeleteGroups, of a share group: all its share partitions must be forgotten. Replies as
-        `begin_delete`.
+        """Decide DeleteGroups for a share group: all of its share partitions must be deleted.
+        Replies as `begin_delete`.
 
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
@@ -412,7 +415,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             )
 
     def deleted(self, group_id: str, topic_ids: Iterable[Uuid], decision: DecisionBuilder) -> None:
-        """The share coordinator has forgotten the share partitions of these topics."""
+        """Note that the share coordinator has deleted the share partitions of these topics."""
         group = self.groups.get_of(ShareGroup, group_id)
         if group is not None:
             state = group.state_partitions
@@ -426,10 +429,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         topic = self.topics.image.topics_by_id.get(topic_id)
         return frozenset() if topic is None else frozenset(p.partition for p in topic.partitions)
 
-    # --- members go, time passes ---
+    # --- leaving members and timers ---
 
     def fence(self, group: ShareGroup, member: ShareMember, decision: DecisionBuilder) -> None:
-        """Take a member out of the group: it left, or was silent."""
+        """Remove a member that left or whose session expired."""
         group_id = group.group_id
         decision.records += records.member_tombstones(group_id, member.member_id)
         metadata_hash = self.topics.hash_of(group.subscriptions(member))
@@ -443,8 +446,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             self.fence(group, member, decision)
 
     def loaded(self, decision: DecisionBuilder) -> None:
-        """See `GroupsOfType`. Requests of an earlier coordinator to share coordinators are
-        repeated."""
+        """See `GroupsOfType`. Repeats an earlier coordinator's requests to share coordinators."""
         for group in self.groups.all_of(ShareGroup):
             session_ms = self.settings_of(group.group_id).session_timeout_ms
             for member_id in group.members:
@@ -454,9 +456,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     # --- the cluster ---
 
     def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
-        """See `GroupsOfType`. Groups that read what changed look at it with the next heartbeat.
-        Share partitions of deleted topics are forgotten, as their share coordinators do by
-        themselves."""
+        """See `GroupsOfType`. Groups whose topics changed check them at the next heartbeat. Share
+        partitions of deleted topics are deleted here; their share coordinators delete them too."""
         self.use_cluster_settings(image)
         deleted = {topic.topic_id for topic in found.topics_deleted}
         changed = found.topics_reassigned
@@ -469,7 +470,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             if after != group.state_partitions:
                 decision.records.append(records.state_partitions(group.group_id, after))
 
-    # --- records, and their description ---
+    # --- records and descriptions ---
 
     def replay_value(self, group: ShareGroup, key: Message, value: Message) -> None:
         """See `ModernGroups`."""
@@ -482,7 +483,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
 
 
 def _check_request(request: ShareGroupHeartbeatRequest) -> None:
-    """Raise INVALID_REQUEST for what no group can answer."""
+    """Raise INVALID_REQUEST for a request that no group accepts."""
     if not request.member_id.strip():
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.group_id.strip():
@@ -498,7 +499,7 @@ def _check_request(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def _said_by(request: ShareGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
-    """The fields of the member that the request sets; the others stay."""
+    """Return the fields of the member that the request sets. The others stay as they are."""
     said: dict[str, Any] = {
         "client_id": client.client_id[:STRING_BYTES_MAX],
         "client_host": client.client_host,
@@ -511,8 +512,8 @@ def _said_by(request: ShareGroupHeartbeatRequest, client: Client) -> dict[str, A
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """Raise FENCED_MEMBER_EPOCH for another epoch than the member's; the one before it will do, as
-    the answer with the new one may have been lost."""
+    """Raise FENCED_MEMBER_EPOCH for an epoch other than the member's. The previous epoch is
+    accepted, because the response with the new one may have been lost."""
     if epoch in (JOIN_EPOCH, member.member_epoch, member.previous_epoch):
         return
     compared = "greater" if epoch > member.member_epoch else "smaller"

@@ -1,7 +1,7 @@
 """One member of a share group: a value, replaced when a record changes it.
 
-A member takes its target assignment at once: partitions are shared, so no member has to give one up
-first.
+A member takes its target assignment at once: partitions are shared, so no other member has to give
+one up first.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ LEAVE_EPOCH: Final = -1
 """The epoch of a member that leaves."""
 
 STABLE: Final = 0
-"""The one state of a member, in its record."""
+"""The only state of a member."""
 
 
 class ShareMember(Struct, frozen=True):
-    """One member, as its records say."""
+    """A member as described by its records."""
 
     member_id: str
     member_epoch: int = JOIN_EPOCH

@@ -1,7 +1,7 @@
 """The records of share groups in `__consumer_offsets`, as Kafka 4.3.1 writes them.
 
-A member that goes needs its tombstones in order: its assignment, its target, then itself. A group
-ends with the tombstone of its epoch.
+A member is deleted by tombstones in this order: its assignment, its target, the member. A group is
+deleted by the tombstone of its epoch.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from pk.core.wire.messages import offsets_topic_share as wire
 
 
 class SharedTopic(NamedTuple):
-    """Share partitions of one topic."""
+    """A topic's share partitions, and its name."""
 
     name: str
     partitions: frozenset[int]
 
 
 class StatePartitions(NamedTuple):
-    """How far the share partitions of a group are, by topic id."""
+    """The states of a group's share partitions, by topic id."""
 
     initializing: Mapping[Uuid, SharedTopic] = {}
-    """The share coordinator will give them a start offset."""
+    """Share partitions that the share coordinator is going to initialize."""
     initialized: Mapping[Uuid, SharedTopic] = {}
-    """They can be assigned."""
+    """Share partitions that may be assigned."""
     deleting: Mapping[Uuid, str] = {}
-    """Topics (id → name) whose share partitions the share coordinator will delete."""
+    """Names of topics whose share partitions the share coordinator is going to delete."""
 
     def without(self, topic_ids: Collection[Uuid]) -> StatePartitions:
-        """The same without these topics."""
+        """Return the states without these topics."""
         return StatePartitions(
             {t: found for t, found in self.initializing.items() if t not in topic_ids},
             {t: found for t, found in self.initialized.items() if t not in topic_ids},
@@ -43,7 +43,7 @@ class StatePartitions(NamedTuple):
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The group has a new epoch: its target assignment must be made again."""
+    """The record of a new group epoch, which requires a new target assignment."""
     return Record(
         wire.ShareGroupMetadataKey(group_id=group_id),
         wire.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
@@ -64,7 +64,7 @@ def member_metadata(group_id: str, member: ShareMember) -> Record:
 
 
 def current_assignment(group_id: str, member: ShareMember) -> Record:
-    """The record of the partitions that a member may read, and its epoch."""
+    """The record of a member's epoch and the partitions that it may read."""
     return Record(
         wire.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         wire.ShareGroupCurrentMemberAssignmentValue(
@@ -93,7 +93,7 @@ def target_member(group_id: str, member_id: str, assignment: Assignment) -> Reco
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
-    """The target assignment of `epoch` is complete."""
+    """The record that completes the target assignment of `epoch`."""
     return Record(
         wire.ShareGroupTargetAssignmentMetadataKey(group_id=group_id),
         wire.ShareGroupTargetAssignmentMetadataValue(
@@ -103,7 +103,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
 
 
 def state_partitions(group_id: str, state: StatePartitions) -> Record:
-    """The record of the share partitions that exist."""
+    """The record of the states of the group's share partitions."""
 
     def infos(topics: Mapping[Uuid, SharedTopic]) -> list[wire.TopicPartitionsInfo]:
         return [
@@ -127,7 +127,7 @@ def state_partitions(group_id: str, state: StatePartitions) -> Record:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """The member is gone."""
+    """The records that delete a member."""
     names = {"group_id": group_id, "member_id": member_id}
     return [
         Record(wire.ShareGroupCurrentMemberAssignmentKey(**names), None),
@@ -137,7 +137,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def group_tombstones(group_id: str) -> list[Record]:
-    """The group, which has no members, is gone."""
+    """The records that delete a group without members."""
     return [
         Record(wire.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         Record(wire.ShareGroupStatePartitionMetadataKey(group_id=group_id), None),

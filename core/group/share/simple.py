@@ -1,11 +1,12 @@
-"""The server-side assignor `simple`: each partition is shared by as many members as it takes to
+"""The server-side assignor `simple`: each partition is shared by as many members as are needed to
 give every member one.
 
-With fewer members than partitions each partition has one reader, and the members have equally many,
-give or take one. With more members, partitions are shared, each by equally many. Balance comes
-first, then that as little as possible moves. Members that read different topics share out topic by
-topic. Kafka's `SimpleAssignor` keeps to the same quotas; which of several equal partitions moves is
-not always the same, for there it hangs on the order of Java's hash sets.
+With fewer members than partitions, each partition has one reader, and the numbers of partitions of
+members differ by at most one. With more members, partitions are shared, each by the same number of
+members. Balance comes first, then moving as few partitions as possible. If members are subscribed
+to different topics, each topic is divided separately. Kafka's `SimpleAssignor` has the same quotas.
+Which of several equal partitions moves may differ, because in Kafka it depends on the order of
+Java's hash sets.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from pk.core.values import TopicIdPartition, Uuid
 
 
 class SimpleAssignor:
-    """`simple`. A `ServerAssignor`, but that a partition may have several readers."""
+    """The assignor `simple`. Unlike other `ServerAssignor`s, it may give a partition to several
+    members."""
 
     name = "simple"
 
     def assign(
         self, group: GroupSpec, assignable: Mapping[Uuid, frozenset[int]]
     ) -> dict[str, Assignment]:
-        """Every member with its partitions, of those that are `assignable`."""
+        """Assign the `assignable` partitions. The result contains every member."""
         members = member_order(group.members)
         given: dict[str, dict[Uuid, set[int]]] = {member_id: {} for member_id in members}
         read: set[Uuid] = set()
@@ -59,7 +61,7 @@ def _shared_out(
     partitions: Sequence[TopicIdPartition],
     held: Mapping[str, Sequence[TopicIdPartition]],
 ) -> dict[str, dict[TopicIdPartition, None]]:
-    """Divide `partitions` among `members`, which hold some of them already."""
+    """Divide `partitions` among `members`. `held` are the partitions that each has already."""
     if not partitions or not members:
         return {member_id: {} for member_id in members}
     sharing = -(-len(members) // len(partitions))
@@ -77,7 +79,7 @@ def _shared_out(
     for tp, of_partition in readers.items():
         surplus = len(of_partition) - sharing
         if surplus > 0:
-            # Those that have too much give up first.
+            # Members above their quotas give up partitions first.
             ranked = sorted(of_partition, key=lambda m: len(own[m]) <= quotas[m])
             for member_id in ranked[:surplus]:
                 del of_partition[member_id], own[member_id][tp]
