@@ -42,32 +42,31 @@ class ProducerMethods:
         self._portal = portal
 
     def flush(self) -> None:
-        """Sends all records added so far, without lingering, and waits until each is acknowledged
-        or has failed."""
+        """Send all records added so far, without lingering, and wait until each is acknowledged or
+        has failed."""
         self._portal.run(self._client.flush)
 
     def begin_transaction(self) -> None:
-        """Begins a transaction without a block: every path must then end in `commit_transaction` or
-        `abort_transaction`. Raises what `transaction` raises at its beginning."""
+        """Begin a transaction without a block. Every path must then end in `commit_transaction` or
+        `abort_transaction`. Raises the errors that `transaction` raises at its beginning."""
         self._portal.run(self._client.begin_transaction)
 
     def commit_transaction(self) -> None:
-        """Sends all records and commits. If it raises, the transaction is still open and must be
-        aborted, unless the producer is finished (see `transaction` for the errors). Raises
+        """Send all records and commit. If this raises, the transaction is still open and must be
+        aborted, unless the producer is unusable (see `transaction` for the errors). Raises
         NoTransaction if none is open."""
         self._portal.run(self._client.commit_transaction)
 
     def abort_transaction(self) -> None:
-        """Drops the records that were not sent, and aborts. After a commit that may have taken
-        place it does nothing: the next transaction finishes that commit. Raises Closed,
-        NoTransaction."""
+        """Drop the records that were not sent, and abort. After a commit that may have taken place,
+        do nothing: the next transaction finishes that commit. Raises Closed, NoTransaction."""
         self._portal.run(self._client.abort_transaction)
 
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Commits offsets of a group with the open transaction (TxnOffsetCommit): the read half of
-        read-process-write."""
+        """Commit offsets of a group with the open transaction (TxnOffsetCommit), for a read-
+        process-write loop."""
         self._portal.run(self._client.send_offsets, offsets, group)
 
     def metrics(self) -> dict[str, float]:
@@ -77,7 +76,7 @@ class ProducerMethods:
         return self._portal.run_sync(self._client.metrics)
 
     def partitions(self, topic: str) -> int:
-        """The number of a topic's partitions. Raises KafkaError, and BufferExhausted after
+        """Return the number of a topic's partitions. Raises KafkaError, and BufferExhausted after
         `max.block.ms`."""
         return self._portal.run(self._client.partitions, topic)
 
@@ -107,30 +106,30 @@ class ConsumerMethods:
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """This consumer as the group's coordinator knows it, for `Producer.send_offsets`. Raises
+        """This consumer as its group's coordinator knows it, for `Producer.send_offsets`. Raises
         ValueError without `group.id`."""
         return self._portal.run_sync(lambda: self._client.group_metadata)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads exactly `partitions`, without group assignment. Partitions that were assigned
-        before keep their positions."""
+        """Read exactly `partitions`, without group assignment. Partitions that were assigned before
+        keep their positions."""
         self._portal.run_sync(self._client.assign, partitions)
 
     def unsubscribe(self) -> None:
-        """Leaves the group, or drops the partitions assigned by hand. With `enable.auto.commit` it
+        """Leave the group, or drop the partitions assigned by hand. With `enable.auto.commit` it
         tries to commit first."""
         self._portal.run(self._client.unsubscribe)
 
     def enforce_rebalance(self) -> None:
-        """Makes the group assign its partitions again at the next poll, for example because the
+        """Make the group assign its partitions again at the next poll, for example because the
         inputs of the program's own assignor have changed. Raises ValueError if nothing is
         subscribed, and with `group.protocol=consumer`, because then the coordinator decides."""
         self._portal.run_sync(self._client.enforce_rebalance)
 
     def seek(self, partition: TopicPartition, offset: int, *, leader_epoch: int = -1) -> None:
-        """Continues at `offset`. With the `leader_epoch` of the record before it, the consumer
-        notices if the log was truncated below `offset` (KIP-320). Raises ValueError for a negative
-        offset, KeyError."""
+        """Continue at `offset`. Given the `leader_epoch` of the record before it, the consumer
+        detects that the log was truncated below `offset` (KIP-320). Raises ValueError for a
+        negative offset, KeyError."""
         self._portal.run_sync(self._client.seek, partition, offset, leader_epoch=leader_epoch)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -152,16 +151,16 @@ class ConsumerMethods:
         self._portal.run_sync(self._client.seek_to_time, timestamp_ms, partitions)
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that `poll` returns; waits until it is known."""
+        """Return the offset of the next record that `poll` returns. Waits until it is known."""
         return self._portal.run(self._client.position, partition)
 
     def position_nowait(self, partition: TopicPartition) -> int | None:
-        """Like `position`, without waiting: None until it is known. Raises KeyError."""
+        """Like `position`, but return None instead of waiting. Raises KeyError."""
         return self._portal.run_sync(self._client.position_nowait, partition)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """The number of offsets between the position and the high watermark of the last fetch; None
-        before the first fetch. Raises KeyError."""
+        """Return the number of offsets between the position and the high watermark of the last
+        fetch; None before the first fetch. Raises KeyError."""
         return self._portal.run_sync(self._client.lag, partition)
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
@@ -175,47 +174,48 @@ class ConsumerMethods:
         return self._portal.run_sync(self._client.metrics)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Returns no records of `partitions` until `resume`; fetched records are kept. Raises
+        """Return no records of `partitions` until `resume`; fetched records stay buffered. Raises
         KeyError."""
         self._portal.run_sync(self._client.pause, partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ends a pause. Raises KeyError."""
+        """Resume paused partitions. Raises KeyError."""
         self._portal.run_sync(self._client.resume, partitions)
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> Answers[TopicPartition, ListedOffset]:
-        """The first offset of each partition (ListOffsets); a KafkaError or ClientError for each
-        that failed."""
+        """Return the first offset of each partition (ListOffsets), or the KafkaError or ClientError
+        of a partition that failed."""
         return self._portal.run(self._client.beginning_offsets, partitions)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> Answers[TopicPartition, ListedOffset]:
-        """The offset after the last record that this consumer may read, for each partition: the
-        high watermark, or with read_committed the last stable offset. A KafkaError or ClientError
-        for each that failed."""
+        """Return the offset after the last record that this consumer may read, for each partition:
+        the high watermark, or with read_committed the last stable offset. A partition that failed
+        has a KafkaError or ClientError instead."""
         return self._portal.run(self._client.end_offsets, partitions)
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> Answers[TopicPartition, ListedOffset]:
-        """The offset of the first record with at least the given timestamp (epoch milliseconds) in
-        each partition; -1 if there is none. A KafkaError or ClientError for each that failed."""
+        """Return the offset of the first record with at least the given timestamp (epoch
+        milliseconds) in each partition; -1 if there is none. A partition that failed has a
+        KafkaError or ClientError instead."""
         return self._portal.run(self._client.offsets_for_times, timestamps)
 
     def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        """The partitions of a topic. The request may create the topic, depending on
+        """Return the partitions of a topic. The request may create the topic, depending on
         `allow.auto.create.topics`."""
         return self._portal.run(self._client.partitions, topic)
 
     def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """The next records, at most `records_max` (default: `max.poll.records`). Waits for the
-        first one at most `timeout_ms` milliseconds (default: forever), then returns an empty list.
-        Partitions take turns."""
+        """Return the next records, at most `records_max` (default: `max.poll.records`). Waits at
+        most `timeout_ms` milliseconds (default: forever) for the first one; after that, returns an
+        empty list. Partitions take turns."""
         return self._portal.run(self._client.poll, timeout_ms=timeout_ms, records_max=records_max)
 
     def poll_by_partition(
@@ -229,8 +229,8 @@ class ConsumerMethods:
     def poll_batches(
         self, *, timeout_ms: float | None = None, bytes_max: int | None = None
     ) -> list[FetchedBatch]:
-        """Like `poll`, but returns whole record batches as the broker sent them, to decode them
-        into columns or pass the bytes on."""
+        """Like `poll`, but return whole record batches as the broker sent them, to decode them into
+        columns or pass the bytes on."""
         return self._portal.run(
             self._client.poll_batches, timeout_ms=timeout_ms, bytes_max=bytes_max
         )
@@ -238,19 +238,19 @@ class ConsumerMethods:
     def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> Answers[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offset of the group for each partition (OffsetFetch), None without one, or
-        the partition's error."""
+        """Return the group's committed offset for each partition (OffsetFetch): None if there is
+        none, or the partition's error."""
         return self._portal.run(self._client.committed, partitions)
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets that `commit` commits by default: for each partition that has a position, the
-        offset after the last record that the program got."""
+        """Return the offsets that `commit` commits by default: for each partition that has a
+        position, the offset after the last record returned to the program."""
         return self._portal.run_sync(self._client.consumed_offsets)
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commits `offsets`, each that of the next record to read (None: the position of every
+        """Commit `offsets`, each the offset of the next record to read (None: the position of every
         partition), and waits for the answer (OffsetCommit)."""
         self._portal.run(self._client.commit, offsets)
 
@@ -269,34 +269,33 @@ class ShareConsumerMethods:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that the coordinator has assigned to this member; other members may share
+        """The partitions that the coordinator has assigned to this member. Other members may share
         them."""
         return self._portal.run_sync(lambda: self._client.assignment)
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """The subscribed topics."""
         return self._portal.run_sync(lambda: self._client.subscription)
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribes to `topics` instead of earlier ones. Raises ValueError if `topics` is
-        empty."""
+        """Subscribe to `topics` instead of earlier ones. Raises ValueError if `topics` is empty."""
         self._portal.run_sync(self._client.subscribe, topics)
 
     def unsubscribe(self) -> None:
-        """Leaves the group; records not yet acknowledged go to other members."""
+        """Leave the group. Records that are not acknowledged go to other members."""
         self._portal.run(self._client.unsubscribe)
 
     def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ShareRecord]:
-        """Return the next records, at most `records_max` (else `max.poll.records`); wait up to
-        `timeout_ms` for some."""
+        """Return the next records, at most `records_max` (default: `max.poll.records`). Waits up to
+        `timeout_ms` for the first ones."""
         return self._portal.run(self._client.poll, timeout_ms=timeout_ms, records_max=records_max)
 
     def put_back(self, records: Sequence[ShareRecord]) -> None:
-        """Take back the newest records of the last poll, which the program has not looked at: the
-        next poll returns them again, and the end of the block releases them."""
+        """Take back the newest records of the last poll, which the program has not processed. The
+        next poll returns them again, or the end of the block releases them."""
         self._portal.run_sync(self._client.put_back, records)
 
     def acknowledge(
@@ -310,13 +309,13 @@ class ShareConsumerMethods:
     def acknowledge_offset(
         self, partition: TopicPartition, offset: int, kind: AcknowledgeType
     ) -> None:
-        """`acknowledge` by partition and offset."""
+        """Acknowledge a record by partition and offset, as `acknowledge` does."""
         self._portal.run_sync(self._client.acknowledge_offset, partition, offset, kind)
 
     def commit(self) -> Outcomes:
         """Send all acknowledgements; the implicit mode first accepts the records of the last poll.
-        Returns for each partition the error of its acknowledgements since the last commit, or None.
-        Waits at most `default.api.timeout.ms`, then raises trio.TooSlowError."""
+        Returns the outcome for each partition: the error of its acknowledgements since the last
+        commit, or None. Waits at most `default.api.timeout.ms`, then raises trio.TooSlowError."""
         return self._portal.run(self._client.commit)
 
 
@@ -330,12 +329,12 @@ class AdminMethods:
     def ask_faults(
         self, request: PkFaultsRequest, node_ids: Iterable[int] | None = None
     ) -> Mapping[int, PkFaultsResponse]:
-        """Send one request about faults to brokers, or (None) to all; their answers."""
+        """Send one request about faults to brokers (None: all) and return their answers."""
         return self._portal.run(self._client.ask_faults, request, node_ids)
 
     def move_leader(self, tp: TopicPartition, *, away_ms: int = AWAY_MS) -> int:
-        """Make another in-sync replica lead a partition; returns its id. If there is no other, the
-        leader resigns and leads again `away_ms` later; returns -1."""
+        """Make another in-sync replica the leader of a partition, and return its id. If there is no
+        other, the leader resigns, leads again `away_ms` later, and -1 is returned."""
         return self._portal.run(self._client.move_leader, tp, away_ms=away_ms)
 
     def describe_cluster(
@@ -412,7 +411,7 @@ class AdminMethods:
         return self._portal.run(self._client.alter_replica_log_dirs, broker_id, paths)
 
     def unregister_broker(self, broker_id: int) -> None:
-        """Make the cluster forget a broker that is gone (KIP-631). Raises KafkaError."""
+        """Unregister a broker that will not return (KIP-631). Raises KafkaError."""
         self._portal.run(self._client.unregister_broker, broker_id)
 
     def describe_metadata_snapshot(self, quorum: r.QuorumDescription) -> r.MetadataSnapshot | None:
@@ -421,8 +420,8 @@ class AdminMethods:
         return self._portal.run(self._client.describe_metadata_snapshot, quorum)
 
     def list_topics(self, *, include_internal: bool = True) -> tuple[r.TopicListing, ...]:
-        """All topics that this client may see, sorted by name (Metadata). `include_internal` keeps
-        `__consumer_offsets` and the like."""
+        """All topics that this client may see, sorted by name (Metadata). `include_internal`
+        includes `__consumer_offsets` and the like."""
         return self._portal.run(self._client.list_topics, include_internal=include_internal)
 
     def describe_topics(
@@ -430,7 +429,8 @@ class AdminMethods:
     ) -> Answers[str, r.TopicDescription]:
         """Describes `topics` (None: all) with their partitions: leaders, replicas, in-sync
         replicas, and eligible leader replicas if the broker knows them (KIP-966, 3.7).
-        `include_authorized_operations` adds what this client may do (KIP-430)."""
+        `include_authorized_operations` adds the operations that this client is authorized to
+        perform (KIP-430)."""
         return self._portal.run(
             self._client.describe_topics,
             topics,
@@ -451,8 +451,10 @@ class AdminMethods:
     def restore_topics(
         self, topics: Sequence[RestoredTopic], *, producer_id_next: int
     ) -> Answers[str, None]:
-        """Creates topics of a lost cluster that begin with its segments in remote storage; only pk
-        can."""
+        """Recreate topics of a lost cluster whose logs begin with their segments in remote storage;
+        only pk's brokers support this. `producer_id_next` is above all producer ids in the
+        segments. A topic that already exists with the same id is not an error. Returns before the
+        leaders have restored anything."""
         return self._portal.run(
             self._client.restore_topics, topics, producer_id_next=producer_id_next
         )
@@ -460,8 +462,9 @@ class AdminMethods:
     def remote_storage(
         self, brokers: Iterable[int] | None = None
     ) -> dict[TopicPartition, r.RemoteState]:
-        """The remote storage of the tiered partitions that brokers lead (None: of all brokers).
-        Empty for Apache Kafka, which has no such request. Raises KafkaError, ClientError."""
+        """Describe the remote storage of the tiered partitions that brokers lead (None: of all
+        brokers). The result is empty for Apache Kafka, which has no such request. Raises
+        KafkaError, ClientError."""
         return self._portal.run(self._client.remote_storage, brokers)
 
     def delete_topics(self, topics: Iterable[str]) -> Answers[str, None]:
@@ -518,8 +521,8 @@ class AdminMethods:
         self, partitions: Iterable[TopicPartition] | None = None, *, leader: int = -1
     ) -> dict[TopicPartition, r.UncleanRecovery]:
         """The knowledge of pk's controller about the logs of partitions (None: all those that wait
-        for a leader or have a damaged or stopped replica). `leader` makes a broker lead them from
-        now on, even if its log lacks records, if they have no leader or a follower has stopped."""
+        for a leader or have a damaged or stopped replica). `leader` makes that broker the leader of
+        the partitions that have no leader or a stopped follower, even if its log lacks records."""
         return self._portal.run(self._client.unclean_recovery, partitions, leader=leader)
 
     def alter_reassignments(
@@ -567,7 +570,7 @@ class AdminMethods:
         *,
         validate_only: bool = False,
     ) -> Answers[r.ConfigResource, None]:
-        """Changes single keys of resources (IncrementalAlterConfigs, KIP-339)."""
+        """Change single keys of resources (IncrementalAlterConfigs, KIP-339)."""
         return self._portal.run(self._client.alter_configs, changes, validate_only=validate_only)
 
     def list_config_resources(
@@ -586,7 +589,7 @@ class AdminMethods:
     def describe_groups(
         self, group_ids: Iterable[str], *, include_authorized_operations: bool = False
     ) -> Answers[str, r.GroupDescription]:
-        """Describes groups with their members: classic groups and, if the broker has them,
+        """Describe groups with their members: classic groups and, if the broker supports them,
         consumer, share and streams groups."""
         return self._portal.run(
             self._client.describe_groups,
@@ -605,8 +608,8 @@ class AdminMethods:
         *,
         require_stable: bool = False,
     ) -> Answers[TopicPartition, r.OffsetAndMetadata | None]:
-        """The offsets that a group has committed for `partitions` (None: all), None for those
-        without one (OffsetFetch)."""
+        """Return the offsets that a group has committed for `partitions` (None: all) (OffsetFetch).
+        A partition without a committed offset gets None."""
         return self._portal.run(
             self._client.list_group_offsets, group_id, partitions, require_stable=require_stable
         )
@@ -614,8 +617,8 @@ class AdminMethods:
     def list_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> Answers[str, Answers[TopicPartition, r.OffsetAndMetadata]]:
-        """All committed offsets of each group, in one request per coordinator (OffsetFetch 8,
-        brokers from 3.0 on), else in one per group."""
+        """List all committed offsets of each group (OffsetFetch): from brokers since 3.0 with one
+        request per coordinator, from older brokers with one request per group."""
         return self._portal.run(self._client.list_groups_offsets, group_ids)
 
     def alter_group_offsets(
@@ -641,8 +644,8 @@ class AdminMethods:
     def list_share_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> Answers[str, Answers[TopicPartition, r.ShareGroupOffset]]:
-        """The position of each share group in all its partitions, except those it has not started
-        to read: one request per coordinator."""
+        """List the position of each share group in the partitions that it has started to read, with
+        one request per coordinator."""
         return self._portal.run(self._client.list_share_groups_offsets, group_ids)
 
     def alter_share_group_offsets(
@@ -669,8 +672,8 @@ class AdminMethods:
     def list_transactions(
         self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
     ) -> tuple[tuple[r.TransactionListing, ...], dict[int, Failure]]:
-        """The transactional ids of all brokers that answered, and the errors of the others
-        (KIP-664)."""
+        """List the transactional ids of all brokers. The result also has the errors of the brokers
+        that did not answer (KIP-664)."""
         return self._portal.run(
             self._client.list_transactions, states=states, producer_ids=producer_ids
         )
@@ -678,12 +681,11 @@ class AdminMethods:
     def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> Answers[str, r.TransactionDescription]:
-        """The state of transactional ids (KIP-664)."""
+        """Describe transactional ids (KIP-664)."""
         return self._portal.run(self._client.describe_transactions, transactional_ids)
 
     def fence_producers(self, transactional_ids: Iterable[str]) -> Answers[str, tuple[int, int]]:
-        """Take transactional ids from their producers: an open transaction is aborted, and the
-        producer is fenced."""
+        """Fence the producers of transactional ids and abort their open transactions."""
         return self._portal.run(self._client.fence_producers, transactional_ids)
 
     def abort_transactions(
@@ -702,7 +704,7 @@ class AdminMethods:
         return self._portal.run(self._client.create_acls, rules)
 
     def delete_acls(self, filters: Sequence[AclFilter]) -> Answers[AclFilter, list[AclBinding]]:
-        """Delete the rules that match filters; returns the deleted rules. Raises KafkaError."""
+        """Delete the rules that match any of the filters, and return them. Raises KafkaError."""
         return self._portal.run(self._client.delete_acls, filters)
 
     def describe_quotas(
@@ -725,7 +727,7 @@ class AdminMethods:
         return self._portal.run(self._client.describe_scram_users, users)
 
     def set_passwords(self, changes: Sequence[NewPassword]) -> Answers[str, None]:
-        """Set passwords of new or existing users; each user once."""
+        """Set passwords of new or existing users. A user may occur only once."""
         return self._portal.run(self._client.set_passwords, changes)
 
     def delete_scram_users(self, mechanism: Mechanism, users: Iterable[str]) -> Answers[str, None]:
@@ -749,12 +751,12 @@ class AdminMethods:
         )
 
     def renew_token(self, hmac: bytes, period_ms: int = -1) -> int:
-        """Make a token expire `period_ms` from now (-1: as late as brokers allow); returns its new
+        """Make a token expire `period_ms` from now (-1: as late as brokers allow). Returns the new
         expiry time in ms since 1970."""
         return self._portal.run(self._client.renew_token, hmac, period_ms)
 
     def expire_token(self, hmac: bytes, period_ms: int = -1) -> int:
-        """Make a token expire `period_ms` from now, or at once for -1; returns its expiry time in
+        """Make a token expire `period_ms` from now, or at once for -1. Returns the expiry time in
         ms since 1970. Raises the same errors as `renew_token`."""
         return self._portal.run(self._client.expire_token, hmac, period_ms)
 

@@ -1,17 +1,17 @@
 """Keeps the garbage collector's pauses short in a serving process.
 
-A full collection scans every object while nothing else runs: with 10,000 partitions that takes 0.2
-s each time the heap has grown by a quarter. Most objects that survive it live long: logs,
+A full collection scans every object while nothing else runs: with 10,000 partitions this takes 0.2
+s each time the heap has grown by a quarter. Most objects that survive a collection live long: logs,
 partitions, images. So after a collection that took too long, the survivors are frozen, and later
-collections scan only newer objects. A frozen object is still freed when its last reference is
-dropped, like the partitions of a deleted topic, which form no cycles.
+collections scan only newer objects. A frozen object is still freed with its last reference. An
+example is the partitions of a deleted topic, which form no cycles.
 
 A full collection runs after 7,000 new objects, not after Python's 70,000, so that each is short and
 its survivors are frozen soon.
 
-A request with 100,000 partitions does not need more than that: messages are not tracked
-(core/wire/schema.py). A collection during such a request takes 7 ms, and at most 50 ms for a commit
-of 100,000 offsets, which has a record for each.
+The smaller number is enough even for a request with 100,000 partitions, since messages are not
+tracked (core/wire/schema.py). A collection during such a request takes 7 ms, and at most 50 ms for
+a commit of 100,000 offsets, which has a record for each.
 """
 
 import gc
@@ -25,7 +25,8 @@ STARTING: Final = (100_000, 50, 1000)
 generation before an older one."""
 
 LONG_S: Final = 0.002
-"""A collection that takes more CPU time than this is long. Other processes do not affect it."""
+"""A collection that takes more CPU time than this is long. CPU time does not depend on other
+processes."""
 
 
 THRESHOLDS: Final = (700, 5, 2)
@@ -35,7 +36,7 @@ before the next."""
 
 @contextmanager
 def short_collections(long_s: float = LONG_S) -> Generator[None]:
-    """Inside this context, the survivors of a full collection of at least `long_s` are not scanned
+    """A context in which the survivors of a full collection of at least `long_s` are not scanned
     again."""
     oldest = len(gc.get_threshold()) - 1
     begun, thresholds = 0.0, gc.get_threshold()
@@ -58,8 +59,8 @@ def short_collections(long_s: float = LONG_S) -> Generator[None]:
 
 @contextmanager
 def rare_collections() -> Generator[None]:
-    """Inside this context, collections are rare. Nearly all objects that a starting node creates
-    stay; with 50,000 partitions, searching for others took a fifth of the start."""
+    """A context in which collections are rare. Nearly all objects that a starting node creates
+    stay: with 50,000 partitions, looking for garbage took a fifth of the start."""
     before = gc.get_threshold()
     gc.set_threshold(*STARTING)
     try:

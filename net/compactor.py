@@ -10,11 +10,11 @@ over 1 ms after the last, while 100 MB of 100-byte records are compacted:
 
 A thread of the broker's process holds the interpreter for up to 5 ms at a time (its switch
 interval), which delays the loop after every wait. A process shares only the disk, and it runs with
-higher niceness, so on a busy machine the broker goes first.
+higher niceness, so on a busy machine the broker has priority.
 
-The child gets its job on stdin, reports its steps on stdout (`core/log/compaction/job_cbor.py`),
-and ends with its parent: it watches stdin, which ends when the parent closes it or dies. Otherwise,
-an orphan could continue to write `.cleaned` files while the next broker opens the log.
+The child reads its job from stdin, reports its steps on stdout (`core/log/compaction/job_cbor.py`),
+and ends with its parent: it watches stdin, which reaches its end when the parent closes it or dies.
+Otherwise, an orphan could continue to write `.cleaned` files while the next broker opens the log.
 """
 
 import os
@@ -45,7 +45,7 @@ START = "import sys; sys.path[:] = sys.argv[1:]; from pk.net.compactor import ma
 
 
 class InProcess:
-    """Runs jobs on the real disk, each in a process of its own."""
+    """Runs compaction jobs on the real disk, each in a process of its own."""
 
     @asynccontextmanager
     async def run(self, job: Job, bytes_per_s: float) -> AsyncGenerator[AsyncIterator[Step]]:
@@ -122,7 +122,7 @@ def main() -> None:
     except OSError as e:
         _tell(target, ["os", e.errno or 5, str(e)])
     except Unforeseen as e:
-        traceback.print_exception(e)  # to the same place as the broker's own tracebacks
+        traceback.print_exception(e)  # to the same stream as the broker's own tracebacks
         _tell(target, ["kafka", int(e.code), e.message])
     except KafkaError as e:
         _tell(target, ["kafka", int(e.code), str(e)])
@@ -134,8 +134,8 @@ def _tell(target: BinaryIO, body: list[object]) -> None:
 
 
 def _end_with_parent(fd: int) -> None:
-    """End as soon as the parent has ended, since the result could no longer be used. Reads the file
-    descriptor directly, because the buffered stream's lock would be held while this process
-    ends."""
+    """End this process when the parent has ended, since the result could no longer be used. Reads
+    the file descriptor directly, because the buffered stream's lock would be held while this
+    process ends."""
     os.read(fd, 1)
     os._exit(1)

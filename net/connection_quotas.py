@@ -5,7 +5,8 @@
   the next connection later. The inter-broker listener is exempt from the broker-wide limit if
   clients have a listener of their own.
 - A quota of an address (`connection_creation_rate`, see AlterClientQuotas) limits connections from
-  there: one above the limit is closed after a delay, so that the peer does not retry at once.
+  that address: a connection above the limit is closed after a delay, so that the peer does not
+  retry at once.
 - `listener.name.L.max.connections` limits a listener in addition to the broker's `max.connections`.
 
 The limits may change while the broker runs.
@@ -25,7 +26,7 @@ from pk.core.quota.rates import SampledRate
 
 UNLIMITED: Final = (1 << 31) - 1
 RATES_MAX: Final = 10_000
-"""The number of addresses whose rate is kept."""
+"""The number of addresses whose rates are kept."""
 LOOKED_UP_S: Final = 10.0
 """The timeout for looking up a host's addresses."""
 
@@ -39,17 +40,17 @@ class ConnectionQuotas:
         self._samples = config.quota_window_num
         self._sample_s = float(config.quota_window_size_seconds)
         self._rates: dict[str, SampledRate] = {}
-        """By listener; "" is the broker-wide rate."""
+        """The rate of each listener; "" is the broker-wide rate."""
         self._quotas: Quotas = {}
         self._limits: dict[str | None, float] = {}
-        """By address; None is the default."""
+        """The limit of each address; None is the default."""
         self._by_address: dict[str, SampledRate] = {}
         self.unknown_hosts: list[str] = []
         """Host names with a quota whose addresses must be looked up."""
 
     def wait_s(self, listener: str) -> float:
-        """Count a new connection on a listener; returns how long it must wait before it, and the
-        next, is served."""
+        """Count a new connection on a listener. Returns how long to wait before serving this
+        connection and the next."""
         config, now_s = self._broker.config, self._broker.clock.time()
         own = listener_value(config, listener, "max.connection.creation.rate")
         waits_s = [self._record(listener, UNLIMITED if own is None else cast(int, own), now_s)]
@@ -59,13 +60,13 @@ class ConnectionQuotas:
         return max(waits_s)
 
     def connections_max(self, listener: str) -> int:
-        """The maximum number of connections of a listener."""
+        """Return the maximum number of connections of a listener."""
         own = listener_value(self._broker.config, listener, "max.connections")
         return UNLIMITED if own is None else cast(int, own)
 
     def refused_s(self, host: str) -> float:
-        """Count a new connection from an address: 0 if it is allowed, else how long to wait before
-        closing it."""
+        """Count a new connection from an address. Returns 0 if it is allowed, else how long to wait
+        before closing it."""
         if self._broker.image.quotas is not self._quotas:
             self._learn()
         if not self._limits:
@@ -129,7 +130,7 @@ class ConnectionQuotas:
 
 
 class PacedListener(trio.abc.Listener[trio.SocketStream]):
-    """A listener that accepts connections no faster than its quota."""
+    """A listener that accepts connections no faster than its quota allows."""
 
     def __init__(self, inner: trio.SocketListener, quotas: ConnectionQuotas, name: str) -> None:
         self._inner = inner
@@ -137,7 +138,7 @@ class PacedListener(trio.abc.Listener[trio.SocketStream]):
         self._name = name
 
     async def accept(self) -> trio.SocketStream:
-        """Accept the next connection when it is its turn."""
+        """Accept the next connection when the quota allows it."""
         stream = await self._inner.accept()
         wait_s = self._quotas.wait_s(self._name)
         if wait_s:

@@ -1,5 +1,5 @@
-"""The signals that shut a process down cleanly, and what to do with standard streams after a hangup
-of the terminal."""
+"""The signals that shut a process down cleanly, and the standard streams of a process whose
+terminal is gone."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ import termios
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """SIGINT, SIGTERM, and SIGHUP unless it is ignored, as under `nohup`."""
+    """Return SIGINT, SIGTERM, and SIGHUP unless it is ignored, as under `nohup`."""
     always = (signal.SIGINT, signal.SIGTERM)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return always

@@ -16,7 +16,7 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 
 
 class BoundListener(Struct, frozen=True):
-    """A bound listener; `advertised` is the address given to clients."""
+    """A bound listener; `advertised` is the address that clients are given."""
 
     name: str
     listeners: list[trio.SocketListener]
@@ -29,7 +29,7 @@ class BoundListener(Struct, frozen=True):
 
 
 async def bind(config: BrokerConfig) -> list[BoundListener]:
-    """Bind every listener of `config`. Raises StartError if one cannot be bound; then none stays
+    """Bind every listener of `config`. Raises StartError if one cannot be bound; then none remains
     bound."""
     advertised = {listener.name: listener for listener in config.advertised_listeners}
     bound: list[BoundListener] = []

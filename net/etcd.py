@@ -1,5 +1,4 @@
-"""The metadata store on etcd: any of several machines may be the controller, and etcd decides
-which.
+"""The metadata store on etcd: one of several machines is the controller, and etcd decides which.
 
 ```
 <path>/
@@ -34,16 +33,16 @@ of its campaign; from then on no earlier controller can write.
 So when an etcd server dies or hangs, the client uses the next one (see etcd_client.py), and the
 controller keeps its leadership as long as its lease lasts.
 
-**Doubt.** If no server answers in time, the outcome of an append is unknown: it fails with
-StoreFailed, and the leadership is given up. The same happens if the first try got no answer and the
-second one is refused.
+**Doubt.** If no server answers in time, the outcome of an append is unknown: the append fails with
+StoreFailed, and the store gives up the leadership. The same happens if the first try got no answer
+and the second is refused.
 
 **Deposing.** A lease outlives its process by `pk.etcd.session.timeout.ms`. A candidate that finds
-nothing listening at the controller's address (`depose`) does not wait for that: it takes over
+nothing listening at the controller's address (`depose`) does not wait for the lease: it takes over
 `leader` while the old key still exists. If the old controller is alive after all, it is fenced like
 any other.
 
-**Loading** reads everything at the revision of its first answer, so a trim does not affect it; if
+**Loading** reads all keys at the revision of the first answer, so a trim does not affect it; if
 etcd has compacted that revision, the load restarts. Reads are linearizable.
 
 **Size.** etcd rejects requests above 1.5 MB (`--max-request-bytes`). A value holds at most 512 kB.
@@ -86,24 +85,25 @@ logger = logging.getLogger("pk.controller")
 VALUE_BYTES_MAX: Final = 512 << 10
 
 APPEND_COST_BYTES: Final = 1024
-"""The minimum that an append adds to `bytes_since_snapshot`: etcd keeps each key in memory."""
+"""The least that an append adds to `bytes_since_snapshot`: etcd keeps each key in memory."""
 
 PAGE_KEYS: Final = 16
 PAGE_BYTES: Final = 4 << 20
-"""The size of one page of a load: `PAGE_KEYS` for the first page, then about `PAGE_BYTES`."""
+"""The size of one page of a load. The first page has `PAGE_KEYS` keys, the others about this many
+bytes."""
 
 PAGE_S: Final = 5.0
-"""The timeout of one server for a page."""
+"""The timeout of one server for one page."""
 
 LOADS_MAX: Final = 5
-"""How often a load restarts because etcd compacted its revision."""
+"""How often a load restarts because etcd has compacted its revision."""
 
 WRITE_S: Final = 15.0
 """The total timeout of a write, long enough for an etcd cluster that elects a leader or has a slow
 disk."""
 
 OTHERS_S: Final = 1.0
-"""How long to let others try first after a leadership without appends."""
+"""How long to let other candidates try first, after a leadership without appends."""
 
 CLOSE_S: Final = 3.0
 
@@ -114,11 +114,11 @@ HOW_TO_MAKE_ROOM: Final = (
 
 
 class _Leadership(Struct, eq=False):
-    """The state of a won campaign."""
+    """The state of a leadership."""
 
     epoch: int
     revision: int
-    """The revision of the campaign's transaction, which made the last change of `leader`."""
+    """The revision of the campaign's transaction, which was the last change of `leader`."""
 
     lease: EtcdLease
 
@@ -130,7 +130,7 @@ class _Leadership(Struct, eq=False):
 
 
 class EtcdStore:
-    """See the top of this file. It implements `MetadataStore`."""
+    """The metadata store on etcd; see the top of this file. It implements `MetadataStore`."""
 
     def __init__(
         self,
@@ -142,8 +142,9 @@ class EtcdStore:
         *,
         session_timeout_ms: int = 6000,
     ) -> None:
-        """`endpoint` is the address of this controller, for the locators of others. The task that
-        keeps the lease runs in the nursery, and ends with it. `close` also closes the client."""
+        """Initialize the store. `endpoint` is this controller's address, for the locators of other
+        nodes. The task that keeps the lease runs in the nursery, and ends with it. `close` also
+        closes the client."""
         self.controller_id = controller_id
         self.locator = locator
         """Finds the controller."""
@@ -158,24 +159,24 @@ class EtcdStore:
         self._leadership: _Leadership | None = None
         self._why = "there was no campaign"
         self._barren = False
-        """Whether the last leadership ended before anything was appended."""
+        """Whether the last leadership ended without an append."""
         self._deposed: tuple[int, Endpoint] | None = None
-        """An address where nothing listens anymore."""
+        """The address of a controller where nothing listens anymore."""
         self._look_again = trio.Event()
-        """Set when the leader may have changed, or should."""
+        """Set when the leader may have changed, or a candidate should check for another reason."""
         self._seen = LeaderKey(0)
         """The leader as last read by the locator."""
         self._writing = trio.Lock()
         self._folders = 0
 
     async def campaign(self, controller_id: int) -> int:
-        """See `MetadataStore`. Returns when this store has the leadership, and keeps waiting when
-        its lease is lost; raises StoreFailed if etcd is unreachable for longer than the connect
+        """See `MetadataStore`. Returns when this store has the leadership, and keeps waiting if its
+        lease expires. Raises StoreFailed if etcd is unreachable for longer than the connect
         timeout.
 
-        A store that returns without having appended anything lets others try first. A controller
-        that cannot take over (because it is too old for the events of the log, say) must not block
-        all others.
+        After a leadership without appends, this store lets other candidates try first: a controller
+        that cannot take over (for example because it is too old for the events in the log) must not
+        block the others.
         """
         assert controller_id == self.controller_id
         self._give_up("it campaigns again")
@@ -218,8 +219,8 @@ class EtcdStore:
         return await self._load()
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
-        """See `MetadataStore`. After a failure the store gives up the leadership; the next campaign
-        shows whether the append happened."""
+        """See `MetadataStore`. After a failure, the store gives up the leadership; the next
+        campaign shows whether the append took place."""
         async with self._writing:
             leadership = self._held(epoch)
             if offset != leadership.end:
@@ -248,7 +249,7 @@ class EtcdStore:
         self.bytes_since_snapshot -= covered
 
     async def trim(self, epoch: int) -> None:
-        """See `MetadataStore`. Also deletes pieces that never became valid."""
+        """See `MetadataStore`. Also deletes parts that never became valid."""
         leadership = self._held(epoch)
         data, _ = await self._get("snapshot")
         with DOCUMENTS.damage():
@@ -270,7 +271,7 @@ class EtcdStore:
         self._look_again.set()
 
     async def close(self) -> None:
-        """See `MetadataStore`. Ends the lease, so that the next candidate is elected at once."""
+        """See `MetadataStore`. Revokes the lease, so that the next candidate is elected at once."""
         self._give_up("the store is closed")
         self.locator.stop()
         await self._revoke()
@@ -279,7 +280,7 @@ class EtcdStore:
     # --- the election
 
     async def _hold_lease(self) -> EtcdLease:
-        """The lease, or a new one if it has expired. Raises StoreFailed."""
+        """Return the lease, or a new one if it has expired. Raises StoreFailed."""
         if self._lease is None or not self._lease.lasts:
             try:
                 self._lease = await EtcdLease.grant(
@@ -311,11 +312,12 @@ class EtcdStore:
                 await again.wait()
 
     def _is_ours(self, key: LeaderKey) -> bool:
-        """Whether this node is the leader, by a campaign of this store or of an earlier process."""
+        """Return whether this node is the leader, by a campaign of this store or of an earlier
+        process."""
         return key.read() == (self.controller_id, self._endpoint)
 
     def _may_take(self, key: LeaderKey) -> bool:
-        """Whether the leadership is free."""
+        """Return whether the leadership is free."""
         deposed, self._deposed = self._deposed, None
         if key.modified_at == 0 or self._is_ours(key):
             return True
@@ -325,7 +327,7 @@ class EtcdStore:
         return True
 
     async def _take_leadership(self, key: LeaderKey, lease: EtcdLease) -> _Leadership | None:
-        """Raise the epoch and take `leader`; None if another candidate was faster."""
+        """Raise the epoch and take `leader`. Returns None if another candidate was faster."""
         data, epoch_modified_at = await self._get("epoch")
         with DOCUMENTS.damage():
             last = DOCUMENTS.read_epoch(data)
@@ -353,7 +355,7 @@ class EtcdStore:
         return leadership
 
     async def _find_end(self) -> int:
-        """The log end offset."""
+        """Return the log end offset."""
         data, _ = await self._get("snapshot")
         last = {"limit": "1", "sort_order": "DESCEND", "sort_target": "KEY"}
         answer = await self._range("log/", "log0", last)
@@ -366,9 +368,9 @@ class EtcdStore:
         return end
 
     def _leader_read(self, key: LeaderKey) -> None:
-        """Handle a value that the locator read. A candidate checks again for any value: between two
-        reads of the locator, another controller may have come and gone, and the candidate may have
-        seen that one."""
+        """Handle a value that the locator read. A candidate checks again after any value: between
+        two reads of the locator, another controller may have been elected and deposed, and the
+        candidate may have seen that one."""
         self._seen = key
         self._look_again.set()
         leadership = self._leadership
@@ -377,7 +379,7 @@ class EtcdStore:
 
     @staticmethod
     def _is_over(leadership: _Leadership, key: LeaderKey) -> bool:
-        """Whether the key was read as that of a later leader, or without a leader."""
+        """Return whether the key was read with a later leader, or without a leader."""
         return key.seen_at >= leadership.revision and key.modified_at != leadership.revision
 
     def _lease_lost(self) -> None:
@@ -394,7 +396,7 @@ class EtcdStore:
                 call(leadership.epoch, why)
 
     def _held(self, epoch: int) -> _Leadership:
-        """The leadership of `epoch`. Raises Fenced if it is over, or may be."""
+        """Return the leadership of `epoch`. Raises Fenced if it is, or may be, over."""
         leadership = self._leadership
         if leadership is None:
             raise Fenced(f"epoch {epoch} is over: {self._why}")
@@ -407,7 +409,7 @@ class EtcdStore:
     # --- writing
 
     async def _append(self, leadership: _Leadership, events: Sequence[Event]) -> int:
-        """Append one value to the log; returns how many bytes to count for it."""
+        """Append one value to the log. Returns how many bytes to count for it."""
         large = len(events) > 1000
         data = await offload(DOCUMENTS.append, events) if large else DOCUMENTS.append(events)
         size, offset = len(data), leadership.end
@@ -421,7 +423,7 @@ class EtcdStore:
     async def _write_pieces(
         self, leadership: _Leadership, where: str, offset: int, data: bytes
     ) -> tuple[str, int]:
-        """Write `data` to a new folder below `where`; returns the folder's name and the number of
+        """Write `data` to a new folder below `where`. Returns the folder's name and the number of
         values."""
         self._folders += 1
         folder = f"{offset:020d}-{leadership.epoch}-{self._folders}"
@@ -453,14 +455,14 @@ class EtcdStore:
 
     @staticmethod
     def _said(refused: EtcdRefused) -> StoreFailed:
-        """The store's own error for a refusal of etcd."""
+        """Return the store's own error for a refusal by etcd."""
         if not refused.is_full:
             return refused
         kind = StoreFailed if refused.doubt else StoreFull
         return kind(f"{refused}: {HOW_TO_MAKE_ROOM}")
 
     def _compare(self, name: str, modified_at: int) -> dict[str, Any]:
-        """The condition that the last change of a key was at a revision; 0: that the key does not
+        """Return the condition that a key was last changed at a revision; 0: that the key does not
         exist."""
         return {
             "key": self._key(name),
@@ -474,7 +476,7 @@ class EtcdStore:
         return {"request_put": put}
 
     def _delete(self, first: str, end: str) -> dict[str, Any]:
-        """The operation that deletes the keys from `first` on and before `end`."""
+        """Return the operation that deletes the keys from `first` on and before `end`."""
         return {"request_delete_range": {"key": self._key(first), "range_end": self._key(end)}}
 
     def _key(self, name: str) -> str:
@@ -511,7 +513,7 @@ class EtcdStore:
         return data
 
     async def _all(self, first: str, end: str, at: int) -> list[dict[str, Any]]:
-        """The keys from `first` on and before `end`, with their values, as of a revision."""
+        """Return the keys from `first` on and before `end`, with their values, as of a revision."""
         found: list[dict[str, Any]] = []
         key, limit = self._key(first), PAGE_KEYS
         while True:
@@ -527,7 +529,7 @@ class EtcdStore:
             limit = min(max(1, PAGE_BYTES // average), 1000)
 
     async def _get(self, name: str) -> tuple[bytes | None, int]:
-        """A key's value and the revision of its last change; None and 0 if the key does not
+        """Return a key's value and the revision of its last change; None and 0 if the key does not
         exist."""
         answer = await self._range(name)
         kvs: list[dict[str, Any]] = answer.body.get("kvs", [])
@@ -550,6 +552,6 @@ class EtcdStore:
 
 
 def _only_value(answer: Answer) -> bytes | None:
-    """The value of the only requested key; None if it does not exist."""
+    """Return the value of the only requested key; None if it does not exist."""
     kvs: list[dict[str, Any]] = answer.body.get("kvs", [])
     return decoded(kvs[0].get("value", "")) if kvs else None

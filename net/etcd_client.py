@@ -5,10 +5,10 @@ Every etcd has the gateway, and pk already has an HTTP client on trio; there is 
 etcd's own protocol.
 
 A request goes to one server. If that server refuses connections, disconnects, does not answer for a
-while, or has no leader, the client tries the next one, and so on until the time is over. The next
+while, or has no leader, the client tries the next one, and so on until the time limit. The next
 request starts with the server that answered last, so a server that dies or hangs delays a request
 by at most `try_s`. A retried request may have taken effect twice, or once although the second
-answer refuses it; then `doubt` is set. All requests of the store are idempotent.
+answer is a refusal; then `doubt` is set. All requests of the store are idempotent.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ RESOURCE_EXHAUSTED: Final = 8
 FAILED_PRECONDITION: Final = 9
 OUT_OF_RANGE: Final = 11
 UNAUTHENTICATED: Final = 16
-"""gRPC status codes, which etcd uses for the reason of a refusal."""
+"""gRPC status codes, by which etcd names the reason of a refusal."""
 
 _FINAL: Final = frozenset(
     {INVALID_ARGUMENT, NOT_FOUND, 6, 7, FAILED_PRECONDITION, OUT_OF_RANGE, 12}
 )
-"""Refusals that another server would repeat, of requests that did not take effect. After the other
-codes (14 is a server without a leader, 4 a cluster that does not answer in time) the request may
-have taken effect, and is sent again."""
+"""Refusals that any other server would repeat, of requests that did not take effect. After the
+other codes (14 is a server without a leader, 4 a cluster that does not answer in time) the request
+may have taken effect, and is retried."""
 
 
 class EtcdUnreachable(StoreFailed):
@@ -63,30 +63,30 @@ class EtcdUnreachable(StoreFailed):
 
 
 class EtcdRefused(StoreFailed):
-    """A server refused the request; this try had no effect."""
+    """A server refused the request. This attempt had no effect."""
 
     def __init__(self, code: int, message: str, *, doubt: bool) -> None:
         super().__init__(f"etcd: {message.removeprefix('etcdserver: ')}")
         self.code = code
         self.doubt = doubt
-        """Whether an earlier try may have taken effect."""
+        """Whether an earlier attempt may have taken effect."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the quota of the database is used up."""
+        """Whether the database has used up its quota."""
         return self.code == RESOURCE_EXHAUSTED
 
 
 class Answer(Struct, frozen=True):
-    """A server's answer."""
+    """An answer of a server."""
 
     body: dict[str, Any]
     doubt: bool
-    """Whether an earlier try may have taken effect too."""
+    """Whether an earlier attempt may have taken effect too."""
 
     @property
     def revision(self) -> int:
-        """The revision of the whole database when it answered."""
+        """The revision of the whole database at the time of the answer."""
         return int(self.body["header"]["revision"])
 
 
@@ -101,7 +101,8 @@ def decoded(text: str) -> bytes:
 
 
 class EtcdClient:
-    """A client of the servers of one cluster. Used within one trio run; `close` ends it."""
+    """A client of the servers of one etcd cluster. It is used within one trio run; `close` ends
+    it."""
 
     def __init__(
         self,
@@ -112,9 +113,9 @@ class EtcdClient:
         password: str | None = None,
         try_s: float = 1.0,
     ) -> None:
-        """`hosts` is `h:p,h:p`. `tls` returns the context of the next connection; without it
-        connections are plain. `try_s`: the timeout of one server; each further round over all
-        servers doubles it."""
+        """Initialize the client. `hosts` is `h:p,h:p`. `tls` returns the context of the next
+        connection; without it, connections are plain. `try_s` is the timeout of one server; each
+        further round over all servers doubles it."""
         scheme = "http" if tls is None else "https"
         self._servers = [_address(scheme, host) for host in hosts.split(",")]
         self.hosts = hosts
@@ -127,7 +128,8 @@ class EtcdClient:
     async def call(
         self, path: str, body: dict[str, Any], *, within_s: float, try_s: float | None = None
     ) -> Answer:
-        """The answer to a request. Raises EtcdRefused; EtcdUnreachable after `within_s`."""
+        """Send a request and return the answer. Raises EtcdRefused; EtcdUnreachable after
+        `within_s`."""
         data = json.dumps(body).encode()
         try_s, pause_s = try_s or self.try_s, PAUSE_S_MIN
         doubt, why = False, "no time was left"
@@ -151,8 +153,8 @@ class EtcdClient:
         )
 
     async def wait_for_change(self, key: str, revision: int) -> None:
-        """Wait until a key may have changed after `revision`, or the watch on it has ended; then
-        read it. Raises nothing; may wait forever for a silent server."""
+        """Wait until a key may have changed after `revision`, or until the watch on it has ended;
+        the caller then reads the key. Raises nothing. May wait forever for a silent server."""
         request = {"create_request": {"key": encoded(key), "start_revision": str(revision + 1)}}
         client: HttpClient | None = None
         try:
@@ -179,7 +181,8 @@ class EtcdClient:
             await self._forget(server)
 
     async def _try(self, path: str, data: bytes, try_s: float) -> dict[str, Any]:
-        """Ask the first server. Raises _Again after moving the next one to the front."""
+        """Send the request to the first server. If that fails, move the next server to the front
+        and raise _Again."""
         server = self._servers[0]
         try:
             if self._login is not None and self._token is None:
@@ -216,7 +219,7 @@ class EtcdClient:
         except EtcdRefused as e:
             if e.code != FAILED_PRECONDITION:
                 raise
-            answer = {"token": ""}  # authentication is not enabled: anyone may do anything
+            answer = {"token": ""}  # authentication is disabled: every client may do everything
         self._token = answer["token"]
 
     async def _ask(self, server: Address, path: str, data: bytes, try_s: float) -> Response:
@@ -236,7 +239,7 @@ class EtcdClient:
 
     async def _connection(self, server: Address) -> HttpClient:
         tls = await self._tls() if self._tls is not None else None
-        # A request retried in here would be another one with an unknown outcome.
+        # If a request were retried here, its outcome would be unknown once more.
         return HttpClient(server, tls=tls, timeout_s=float("inf"), again=False)
 
     def _request(self, path: str, data: bytes) -> Request:
@@ -257,13 +260,13 @@ class EtcdClient:
 
 
 class _Again(Exception):
-    """This server failed, as far as known; another may succeed."""
+    """This server failed, according to what is known; another may succeed."""
 
     def __init__(self, message: str, *, doubt: bool, is_login: bool = False) -> None:
         super().__init__(message)
         self.doubt = doubt
         self.is_login = is_login
-        """Whether the server asks the client to authenticate again."""
+        """Whether the client must authenticate again."""
 
 
 def _address(scheme: str, host: str) -> Address:
@@ -274,13 +277,13 @@ def _address(scheme: str, host: str) -> Address:
 
 
 def _body(response: Response) -> dict[str, Any]:
-    """The JSON object of an answer. Raises EtcdRefused, _Again."""
+    """Return the JSON object of an answer. Raises EtcdRefused, _Again."""
     try:
         body: dict[str, Any] = response.json()
         error: Any = body.get("error")
         if error is None and response.status == 200:
             return body.get("result", body)
-        # In a stream the error is an object.
+        # In a stream, the error is an object.
         said: dict[str, Any] = cast(dict[str, Any], error) if isinstance(error, dict) else body
         code, message = (
             int(said["grpc_code"] if "grpc_code" in said else said["code"]),
@@ -293,7 +296,7 @@ def _body(response: Response) -> dict[str, Any]:
             ) from None
         text = response.body[:200].decode(errors="replace").strip()
         if 400 <= response.status < 500:
-            # Such as credentials together with a certificate that has a common name, which the
+            # For example credentials together with a certificate that has a common name, which the
             # gateway refuses.
             raise EtcdRefused(INVALID_ARGUMENT, text, doubt=False) from None
         raise _Again(f"HTTP status {response.status} {text}", doubt=True) from None

@@ -1,8 +1,8 @@
 """The controller's address, from etcd: one key, read every few seconds and watched in between.
 
-A watch by itself is not enough: on a server that hangs or is partitioned, it stays silent forever.
-So each watch lasts at most `LOOK_S`; then the key is read again, from another server if necessary.
-The watch reports a change within milliseconds.
+A watch alone is not enough: if its server hangs or is partitioned, it stays silent forever. So each
+watch lasts at most `LOOK_S`; then the key is read again, from another server if necessary. The
+watch reports a change within milliseconds.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ LOOK_S: Final = 2.0
 """How long to wait for a watch before reading the key again."""
 
 CONNECT_TIMEOUT_MS: Final = 15_000
-"""How long etcd may be unreachable until an error is reported."""
+"""How long etcd may be unreachable before an error is reported."""
 
 
 class LeaderKey(Struct, frozen=True):
     """The key `leader` at some revision of the database."""
 
     seen_at: int
-    """That revision."""
+    """The revision at which the key was read."""
 
     modified_at: int = 0
-    """The revision of its last change; 0 if the key does not exist."""
+    """The revision of the key's last change; 0 if the key does not exist."""
 
     value: bytes = b""
 
     def read(self) -> tuple[int, Endpoint] | None:
-        """The controller's id and address; None without a controller. Raises StoreFailed."""
+        """Return the controller's id and address; None if there is no controller. Raises
+        StoreFailed."""
         with DOCUMENTS.damage():
             return DOCUMENTS.read_leader(self.value) if self.modified_at else None
 
@@ -60,8 +61,8 @@ class EtcdLeader:
         *,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
     ) -> None:
-        """`root` is the path of the store. `connect_timeout_ms`: how long the first answer may
-        take."""
+        """Initialize the locator. `root` is the path of the store. `connect_timeout_ms` is how long
+        the first answer may take."""
         self.root = root
         self.connect_timeout_s = connect_timeout_ms / 1000
         self.changed: list[Callable[[LeaderKey], None]] = []
@@ -74,19 +75,19 @@ class EtcdLeader:
         self._following: trio.CancelScope | None = None
 
     def follow(self) -> None:
-        """Start to follow the key, unless already started."""
+        """Start to follow the key, unless that has started already."""
         if self._following is None:
             self._following = trio.CancelScope()
             self._nursery.start_soon(self._follow, self._following)
 
     def stop(self) -> None:
-        """Stop following it."""
+        """Stop following the key."""
         if self._following is not None:
             self._following.cancel()
 
     async def find(self) -> tuple[int, Endpoint] | None:
-        """The controller's id and address; None without a controller. While etcd is unreachable,
-        returns the last one at once, since it may itself be reachable."""
+        """Return the controller's id and address; None if there is no controller. While etcd is
+        unreachable, returns the last known controller at once, since it may be reachable."""
         self.follow()
         with trio.move_on_after(self.connect_timeout_s):
             await self._read_once.wait()

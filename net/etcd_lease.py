@@ -1,9 +1,9 @@
-"""An etcd lease: its keys are deleted soon after its holder stops renewing it, so a dead controller
-loses its leadership.
+"""An etcd lease: etcd deletes its keys soon after its holder stops renewing it, so a dead
+controller loses its leadership.
 
-etcd counts the lease's time from the receipt of a request, this process from its sending. So the
-lease ends here before it can end there, unless this process itself was paused; etcd then refuses
-its writes (see etcd.py).
+etcd measures the lease's time from when it receives a request, this process from when it sends the
+request. So the lease expires in this process before it can expire in etcd, unless this process was
+paused; etcd then refuses its writes (see etcd.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class EtcdLease:
     async def grant(
         cls, client: EtcdClient, ttl_ms: int, nursery: trio.Nursery, *, within_s: float
     ) -> EtcdLease:
-        """Request a new lease. etcd counts in seconds, and has a minimum. Raises StoreFailed."""
+        """Request a new lease. etcd counts in seconds and has a minimum. Raises StoreFailed."""
         sent = trio.current_time()
         body = {"TTL": str(max(1, -(-ttl_ms // 1000)))}
         answer = await client.call("/v3/lease/grant", body, within_s=within_s)
@@ -50,11 +50,11 @@ class EtcdLease:
 
     @property
     def lasts(self) -> bool:
-        """Whether the lease cannot have ended yet."""
+        """Whether the lease cannot have expired yet."""
         return trio.current_time() < self._until
 
     def lose(self) -> None:
-        """Treat the lease as ended in this process."""
+        """Treat the lease as expired in this process."""
         if self._until > 0:
             self._until = 0
             self._kept.cancel()
@@ -62,8 +62,8 @@ class EtcdLease:
                 call()
 
     async def revoke(self, *, within_s: float) -> None:
-        """End the lease: its keys are deleted at once. If etcd is unreachable, the lease
-        expires."""
+        """Revoke the lease: etcd deletes its keys at once. If etcd is unreachable, the lease
+        expires later."""
         self._until = 0
         self._kept.cancel()
         try:
@@ -85,6 +85,6 @@ class EtcdLease:
                     break
                 left_s = int(answer.body.get("TTL", 0))
                 if left_s <= 0:
-                    break  # it had already ended
+                    break  # it had already expired
                 self._until = sent + left_s
             self.lose()

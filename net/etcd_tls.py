@@ -13,8 +13,8 @@ from pk.net.tls.settings import TlsSettings
 
 
 def tls_of(config: BrokerConfig) -> Callable[[], Awaitable[ssl.SSLContext]] | None:
-    """A function that returns the context for the next connection; None if connections are plain.
-    Raises StartError if the files cannot be used now."""
+    """Return a function that returns the TLS context for the next connection; None if connections
+    are plain. Raises StartError if the files cannot be used now."""
     if config.pk_etcd_ssl_truststore_location is None:
         if config.pk_etcd_ssl_keystore_location is not None:
             raise StartError(

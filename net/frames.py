@@ -1,17 +1,16 @@
-"""Splits a stream of bytes into frames, without knowing sockets.
+"""Splits a stream of bytes into frames; does not use sockets.
 
-A frame is an int32 size followed by that many bytes. The size is only claimed by the peer, so it
+A frame is an int32 size followed by that many bytes. The size is only a claim of the peer, so it
 does not determine any allocation: the buffer doubles when it is full, so a peer occupies at most
-twice the bytes that it really sent. A connection without a partial frame has no buffer at all;
-thousands of silent ones cost only their sockets.
+twice the bytes that it really sent. A connection without a partial frame has no buffer at all, so
+thousands of silent connections cost only their sockets.
 
 A bytearray is zeroed when created and copied when it grows, which takes 20 ms on the event loop for
 16 MB. So a buffer above `KEEP_BYTES` is mapped memory, which gets pages as bytes arrive and grows
 in place.
 
 `RequestMemory` limits the total size of all buffers of a server. The first `FREE_BYTES` of each are
-not counted, so that small requests always get through, regardless of the number of stalled large
-ones.
+not counted, so that small requests are always received, however many large ones are stalled.
 """
 
 import mmap
@@ -21,34 +20,36 @@ from collections.abc import Callable
 from pk.core.errors import ProtocolError
 
 FREE_BYTES = 64 * 1024
-"""The size that every connection may use without asking, and the size of a pooled buffer."""
+"""The number of bytes that every connection may use without limit, and the size of a pooled
+buffer."""
 
 KEEP_BYTES = 4 * 1024 * 1024
-"""A buffer larger than this is freed when the connection has read everything in it."""
+"""A buffer larger than this is freed when the connection has handled everything in it."""
 
 POOLED = 64
 
 _MAPPED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 TLS_HANDSHAKE = b"\x16\x03"
-"""The first bytes of a TLS client; as the size of a frame they would be 369 MB."""
+"""The first bytes of a TLS client. As the size of a frame they would be 369 MB."""
 
 
 class RequestMemory:
-    """The bytes that all receive buffers of a server may use together, and idle small buffers."""
+    """The memory that all receive buffers of a server may use together, and a pool of small
+    buffers."""
 
     def __init__(self, limit: int, freed: Callable[[], None] = lambda: None) -> None:
-        """`freed` is called when bytes have been given back."""
+        """Initialize the memory. `freed` is called when bytes have been returned."""
         self.limit = limit
         self.used = 0
         self._freed = freed
         self._pool: deque[bytearray] = deque(maxlen=POOLED)
         self.at_rest: set[FrameBuffer] = set()
-        """Empty buffers that silent connections keep for their next large request, until the memory
-        is needed."""
+        """The empty buffers that silent connections keep for their next large request until the
+        memory is needed."""
 
     def take(self, extra: int) -> bool:
-        """Whether `extra` more bytes may be used; counts them if so."""
+        """Take `extra` bytes if they are available. Returns whether they were."""
         if self.used + extra > self.limit:
             while self.at_rest:
                 self.at_rest.pop().give_way()
@@ -58,21 +59,21 @@ class RequestMemory:
         return True
 
     def give(self, extra: int) -> None:
-        """Give bytes back."""
+        """Return bytes that a buffer took."""
         self.used -= extra
         self._freed()
 
     def small(self) -> bytearray:
-        """A buffer of `FREE_BYTES`."""
+        """Return a buffer of `FREE_BYTES`."""
         return self._pool.pop() if self._pool else bytearray(FREE_BYTES)
 
     def rest(self, buffer: bytearray) -> None:
-        """Keep a small buffer for the next connection that reads."""
+        """Keep a small buffer for the next connection that needs one."""
         self._pool.append(buffer)
 
 
 class FrameBuffer:
-    """The bytes that one connection has received but not handled yet."""
+    """The bytes that one connection has received but not handled."""
 
     __slots__ = ("_end", "_memory", "_start", "bytes_max", "data")
 
@@ -87,8 +88,8 @@ class FrameBuffer:
         return self._end - self._start
 
     def room(self) -> memoryview | None:
-        """Space to receive into, at least one byte; None if the server's memory is used up: wait
-        and call again."""
+        """Return space to receive into, at least one byte; None if the server's memory is used up:
+        wait and call again."""
         capacity = len(self.data)
         if self._start == self._end:
             self._start = self._end = 0
@@ -109,8 +110,8 @@ class FrameBuffer:
         return memoryview(self.data)[self._end :]
 
     def received(self, count: int) -> None:
-        """Record that `count` bytes were written into `room()`. A room that was filled completely
-        doubles the next one."""
+        """Record that `count` bytes were received into `room()`. If they fill it, the next one is
+        twice as large."""
         self._end += count
         capacity = len(self.data)
         if count == capacity < KEEP_BYTES // 4 and self._memory.take(capacity):
@@ -119,10 +120,8 @@ class FrameBuffer:
             self.data = grown
 
     def next_frame(self) -> tuple[int, int] | None:
-        """(start, end) in `data` of the next whole frame, without its size; None if it is not
-        complete yet.
-
-        Raises ProtocolError if the size is negative or above `bytes_max`.
+        """Return (start, end) in `data` of the next complete frame, without its size; None if there
+        is none yet. Raises ProtocolError if the size is negative or above `bytes_max`.
         """
         start = self._start
         if self._end - start < 4:
@@ -145,7 +144,7 @@ class FrameBuffer:
         return start + 4, end
 
     def release(self) -> None:
-        """Free the buffer if it is empty; call before waiting for more."""
+        """Free the buffer if it is empty. Call this before waiting for more bytes."""
         if self._start != self._end or not self.data:
             return
         self._start = self._end = 0
@@ -160,13 +159,13 @@ class FrameBuffer:
         self.data = bytearray()
 
     def give_way(self) -> None:
-        """Free this empty buffer because its memory is needed."""
+        """Free this empty buffer, because its memory is needed."""
         assert self._start == self._end
         extra, self.data = len(self.data) - FREE_BYTES, bytearray()
         self._memory.give(extra)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Free the buffer and return its memory."""
         self._memory.at_rest.discard(self)
         if len(self.data) > FREE_BYTES:
             self._memory.give(len(self.data) - FREE_BYTES)
@@ -175,15 +174,15 @@ class FrameBuffer:
 
 
 def _grown(data: bytearray | mmap.mmap, start: int, end: int) -> bytearray | mmap.mmap:
-    """A buffer twice as large that begins with the bytes from `start` to `end`. Views of the old
-    one stay valid."""
+    """Return a buffer twice as large that begins with the bytes from `start` to `end`. Views of the
+    old buffer stay valid."""
     size = len(data) * 2
     if isinstance(data, mmap.mmap) and not start:
         try:
             data.resize(size)
             return data
         except (BufferError, SystemError, OSError):
-            pass  # there is still a view of it, or this system does not support it
+            pass  # the buffer still has a view, or this system does not support resizing
     grown = bytearray(size) if size <= KEEP_BYTES else mmap.mmap(-1, size, _MAPPED)
     with memoryview(grown) as new, memoryview(data) as old:
         new[: end - start] = old[start:end]

@@ -1,4 +1,4 @@
-"""Ports for programs that cannot choose one themselves and must keep it from start to start."""
+"""Finds ports for programs that cannot choose one themselves and must keep it when they restart."""
 
 import random
 import secrets
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 
 def free_ports(host: str, ports: Sequence[int], count: int) -> list[int]:
-    """`count` random ports from `ports` on which nothing listens at `host` now; fewer if there are
-    not enough."""
+    """Return `count` random ports from `ports` on which nothing listens at `host` now; fewer if
+    there are not enough."""
     found: list[int] = []
     for port in random.Random(secrets.randbits(64)).sample(ports, len(ports)):
         if len(found) == count:

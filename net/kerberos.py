@@ -1,5 +1,5 @@
-"""Kerberos contexts for the logins in `core/auth/gssapi.py`, from the system's library (MIT's or
-Heimdal's) through the Python library gssapi.
+"""Kerberos contexts for the logins of `core/auth/gssapi.py`, by the Python library gssapi on the
+system's library (MIT's or Heimdal's).
 
 A login by keytab needs no `kinit`: the library fetches tickets when they are needed, keeps them in
 this process's memory, and renews them before they expire. A ticket cache is renewed by its owner.
@@ -24,7 +24,7 @@ class KerberosUnavailable(Exception):
 
 
 def library() -> Any:
-    """The Python library gssapi. Raises KerberosUnavailable, which says what to install."""
+    """Return the Python library gssapi. Raises KerberosUnavailable, which says what to install."""
     try:
         return importlib.import_module("gssapi")
     except (ImportError, OSError):
@@ -32,7 +32,7 @@ def library() -> Any:
 
 
 class Context:
-    """A `GssContext` of the library."""
+    """A `GssContext` that the library implements."""
 
     def __init__(self, context: Any, error: type[Exception]) -> None:
         self._context = context
@@ -74,7 +74,7 @@ class Context:
 
 
 def accepting(login: KerberosLogin) -> Context:
-    """The server's side of a new context. Raises KerberosUnavailable."""
+    """Return the server side of a new context. Raises KerberosUnavailable."""
     gssapi = library()
     credentials = _accept_credentials(login.principal or "", login.keytab or "")
     context = gssapi.SecurityContext(creds=credentials, usage="accept")
@@ -82,8 +82,8 @@ def accepting(login: KerberosLogin) -> Context:
 
 
 def initiating(login: KerberosLogin, service: str, host: str) -> Context:
-    """The client's side of a new context with the brokers' service on a host. Asks the KDC, and so
-    blocks. Raises KerberosUnavailable."""
+    """Return the client side of a new context with the brokers' service on a host. Sends requests
+    to the KDC, and so blocks. Raises KerberosUnavailable."""
     gssapi = library()
     try:
         name = None
@@ -107,7 +107,7 @@ def initiating(login: KerberosLogin, service: str, host: str) -> Context:
 
 @lru_cache(maxsize=1)
 def default_realm() -> str:
-    """The default realm of krb5.conf; "" if there is none. Raises KerberosUnavailable."""
+    """Return the default realm of krb5.conf; "" if there is none. Raises KerberosUnavailable."""
     gssapi = library()
     try:
         name = gssapi.Name("x", gssapi.NameType.user).canonicalize(gssapi.MechType.kerberos)
@@ -118,7 +118,7 @@ def default_realm() -> str:
 
 @lru_cache(maxsize=32)
 def _accept_credentials(principal: str, keytab: str) -> Any:
-    """A server's credentials; the keytab is read again for each context."""
+    """Return a server's credentials. The keytab is read again for each context."""
     gssapi = library()
     if not os.access(keytab, os.R_OK):
         raise KerberosUnavailable(f"the keytab {keytab} cannot be read")
@@ -135,15 +135,15 @@ def _accept_credentials(principal: str, keytab: str) -> Any:
 
 def _store(login: KerberosLogin) -> dict[str, str] | None:
     if login.keytab is not None:
-        # One cache per login, so that clients of a process share its tickets.
+        # One cache per login, so that all clients of a process share its tickets.
         name = sha256(f"{login.principal}\0{login.keytab}".encode()).hexdigest()[:16]
         return {"client_keytab": f"FILE:{login.keytab}", "ccache": f"MEMORY:pk-{name}"}
     return None if login.ticket_cache is None else {"ccache": f"FILE:{login.ticket_cache}"}
 
 
 def _said(error: Exception) -> str:
-    """The library's message on one line: the message of Kerberos if there is one, else that of
-    GSSAPI."""
+    """Return the library's message on one line: the message of Kerberos if there is one, else that
+    of GSSAPI."""
     text = " ".join(str(error).split())
     detail = text.rpartition("Minor (")[2].partition("): ")[2]
     return detail or text

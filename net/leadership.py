@@ -1,5 +1,5 @@
-"""The parts of a node that campaign for the controller's leadership and find the controller,
-depending on `pk.metadata.store`."""
+"""The parts of a node that campaign for the controller's leadership and find the controller. They
+depend on `pk.metadata.store`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pk.net.store_address import parse_address
 def leadership_of(
     config: BrokerConfig, controllers: Sequence[BoundListener], nursery: trio.Nursery
 ) -> Leadership:
-    """The parts for a node whose controller has these listeners. Their tasks run in the nursery.
-    Raises StartError."""
+    """Return the parts for a node whose controller has these listeners. Their tasks run in the
+    nursery. Raises StartError."""
     address = config.pk_metadata_store
     if address == EMBEDDED:
         return Leadership()

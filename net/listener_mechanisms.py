@@ -41,7 +41,7 @@ NONCE_BYTES: Final = 24
 
 
 class ScramUsers:
-    """The cluster's SCRAM users and delegation tokens in the broker's image."""
+    """The SCRAM users and delegation tokens in the broker's image."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -50,11 +50,11 @@ class ScramUsers:
         self._shapes: dict[Mechanism, Shape] = {}
 
     def find(self, user: str, mechanism: Mechanism) -> ScramCredential | None:
-        """The credential of a user; None if there is none."""
+        """Return the credential of a user; None if there is none."""
         return self._broker.image.scram.get((user, mechanism))
 
     def find_token(self, token_id: str, mechanism: Mechanism) -> TokenLogin | None:
-        """The login of a delegation token; None if there is none, or if it has expired."""
+        """Return the login of a delegation token; None if there is none, or if it has expired."""
         secret = self._broker.config.delegation_token_secret_key
         token = self._broker.image.tokens.get(token_id)
         if not secret or token is None or token.is_over(self._broker.clock.now_ms()):
@@ -62,7 +62,7 @@ class ScramUsers:
         return token_secret(secret).login(token, mechanism)
 
     def shape(self, mechanism: Mechanism) -> Shape:
-        """The shape of most credentials; computed again after users have changed."""
+        """The shape of most credentials. Computed again after users have changed."""
         scram = self._broker.image.scram
         if self._shaped is not scram:
             self._shaped, self._shapes = scram, {}
@@ -74,14 +74,14 @@ class ScramUsers:
 
     @property
     def secret(self) -> bytes:
-        """The secret for the salts of unknown users: the cluster's, or this process's as long as
+        """The secret for the salts of unknown users: the cluster's, or one of this process while
         there are no users."""
         return self._broker.image.strangers_secret or self._secret
 
 
 class ListenerMechanisms:
-    """`sasl_server.Mechanisms` of one listener, with its keys and the cluster's users at the time a
-    client connects."""
+    """`sasl_server.Mechanisms` of one listener, with its keys and the users that the cluster has
+    when a client connects."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ListenerMechanisms:
         users: ScramUsers,
         validate: Callable[[str], ValidToken],
     ) -> None:
-        """`validate` checks OAUTHBEARER tokens."""
+        """Initialize the mechanisms. `validate` checks OAUTHBEARER tokens."""
         self._broker = broker
         self._config = broker.config
         self._listener = listener
@@ -146,8 +146,8 @@ def _own_credential(mechanism: Mechanism, username: str, password: str) -> Scram
 
 
 def _of_login(login: Login | None, mechanism: Mechanism, user: str) -> ScramCredential | None:
-    """The credential of the brokers' own user, with which brokers log in to each other before the
-    metadata has any."""
+    """Return the credential of the brokers' own user, with which brokers log in to each other
+    before the metadata has any users."""
     if login is None or login.password is None or login.username != user:
         return None
     return _own_credential(mechanism, user, login.password)

@@ -45,12 +45,13 @@ logger = logging.getLogger("pk.server")
 
 RECEIVE_SIZE: Final = "sasl.server.max.receive.size"
 FAILURES_LOGGED_S: Final = 1.0
-"""The interval for logging failed logins, so that guessing passwords cannot fill the log."""
+"""The interval for logging failed logins, so that a client that guesses passwords cannot fill the
+log."""
 
 
 def listener_tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
-    """The `ssl.*` keys of a listener. As in Kafka, a listener with SASL requests client
-    certificates only if it has its own key for that."""
+    """Return the `ssl.*` keys of a listener. As in Kafka, a listener with SASL requests client
+    certificates only if the key for that is its own."""
     settings = TlsSettings.of(lambda key: listener_value(config, listener.name, key))
     if listener.security_protocol == "SASL_SSL":
         own = own_value(config, listener.name, "ssl.client.auth")
@@ -59,13 +60,13 @@ def listener_tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
 
 
 def principal_rules(config: BrokerConfig, listener: str) -> str:
-    """`ssl.principal.mapping.rules` of a listener."""
+    """Return `ssl.principal.mapping.rules` of a listener."""
     return str(listener_value(config, listener, PRINCIPAL_RULES) or "")
 
 
 async def check_tls(config: BrokerConfig) -> None:
-    """Check that listeners can do TLS as configured, and log a warning for a certificate that has
-    expired or is not valid yet. Raises ConfigError."""
+    """Check that the TLS configs of listeners are usable, and log a warning for a certificate that
+    has expired or is not valid yet. Raises ConfigError."""
     for listener in config.listeners:
         if listener.security_protocol in ("SSL", "SASL_SSL"):
             try:
@@ -87,7 +88,7 @@ def _context_of(listener: Listener, settings: TlsSettings) -> ssl.SSLContext:
 
 
 def check_oauth(config: BrokerConfig) -> None:
-    """Check that listeners can validate tokens as configured. Raises ConfigError."""
+    """Check that the configs of listeners for tokens are usable. Raises ConfigError."""
     for listener in config.listeners:
         if listener.security_protocol in SASL_PROTOCOLS and OAUTHBEARER in enabled_mechanisms(
             config, listener.name
@@ -103,7 +104,7 @@ def check_oauth(config: BrokerConfig) -> None:
 
 
 async def check_kerberos(config: BrokerConfig) -> None:
-    """Check that clients can log in to listeners by GSSAPI as configured. Raises ConfigError."""
+    """Check that the configs of listeners for GSSAPI are usable. Raises ConfigError."""
     for listener in config.listeners:
         if listener.security_protocol in SASL_PROTOCOLS and GSSAPI in enabled_mechanisms(
             config, listener.name
@@ -116,7 +117,7 @@ async def check_kerberos(config: BrokerConfig) -> None:
 
 
 def jwt_validator(config: BrokerConfig, listener: Listener) -> JwtValidator:
-    """The validator for the tokens of a listener's clients. Raises ConfigError."""
+    """Return the validator for the tokens of a listener's clients. Raises ConfigError."""
 
     def value(key: str) -> Any:
         return listener_value(config, listener.name, f"sasl.{key}", OAUTHBEARER)
@@ -157,7 +158,7 @@ def jwt_validator(config: BrokerConfig, listener: Listener) -> JwtValidator:
 
 
 class ListenerSecurity:
-    """The security of one listener. Keys that may change at runtime are read when a peer
+    """The security of one listener. Keys that can change at runtime are read when a peer
     connects."""
 
     def __init__(self, broker: Broker, listener: Listener) -> None:
@@ -188,7 +189,8 @@ class ListenerSecurity:
         return await self._context.get()
 
     def principal_of(self, certificate: bytes | None) -> KafkaPrincipal:
-        """The principal of a peer with this certificate. Raises RuleError, CertificateError."""
+        """Return the principal of a peer with this certificate. Raises RuleError,
+        CertificateError."""
         if certificate is None:
             return ANONYMOUS
         rules = principal_rules(self._broker.config, self._listener.name)
@@ -211,7 +213,7 @@ class ListenerSecurity:
         return cast(int, listener_value(config, self._listener.name, RECEIVE_SIZE))
 
     def mechanisms(self) -> ListenerMechanisms:
-        """The mechanisms by which clients may log in."""
+        """The mechanisms with which clients may log in."""
         return ListenerMechanisms(self._broker, self._listener.name, self._users, self._validate)
 
     async def fetch_keys(self) -> None:
@@ -232,7 +234,7 @@ class ListenerSecurity:
         return self._tokens
 
     def report(self, peer: str, why: str) -> None:
-        """Log that a peer could not authenticate, unless such a line was written a moment ago."""
+        """Log that a peer failed to authenticate, unless such a line was logged a moment ago."""
         self._failures += 1
         if trio.current_time() - self._failure_logged >= FAILURES_LOGGED_S:
             logger.warning(

@@ -1,13 +1,13 @@
 """A node: assembles, starts and stops a broker, a controller or both.
 
-To start, in this order: hold the log directories; bind the listeners (this turns port 0 into a real
-number that others can use); serve the controller's listener; start the node's lifecycle, which
-loads or follows the metadata, registers the broker and opens its logs; serve clients. To stop: hand
-leadership over, stop accepting connections, answer the requests in flight, stop the coordinators,
-make everything durable, write the marker of a clean shutdown.
+To start, in this order: hold the log directories; bind the listeners (which replaces port 0 with a
+real port that other nodes can use); serve the controller's listener; start the node's lifecycle,
+which loads or follows the metadata, registers the broker and opens its logs; serve clients. To
+stop: transfer leadership, stop accepting connections, answer the requests in flight, stop the
+coordinators, make everything durable, write the marker of a clean shutdown.
 
-`core/broker/node_lifecycle.py` runs on any disk and connections it is given; this file adds
-sockets, signals and the machine.
+`core/broker/node_lifecycle.py` runs on any disk and connections; this file adds sockets, signals
+and the machine.
 """
 
 from __future__ import annotations
@@ -63,23 +63,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.node")
 
 IMPORT_AFTER_S: Final = 1.0
-"""How long after its start a node imports the modules it has not needed yet."""
+"""How long after its start a node imports the modules that no request has needed yet."""
 
 
 class Parts(Struct, frozen=True):
-    """The parts of a node once its directories are held and its listeners bound; all are created
+    """The parts of a node whose directories are held and listeners bound. All of them are created
     before any of them runs."""
 
     listeners: list[BoundListener]
-    """In the order of `listeners`; includes the controller's."""
+    """The bound listeners in the order of `listeners`, including the controller's."""
     controllers: list[BoundListener]
-    """The controller's listeners among them."""
+    """Those of `listeners` that belong to the controller."""
     lifecycle: NodeLifecycle
     server: Server
 
 
 class Node:
-    """One process of a cluster."""
+    """A process of a cluster."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Node:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """`disk` and the rest default to the machine's. Raises StartError on an unsupported
-        platform."""
+        """Initialize the node. `disk` and the other parameters default to the machine's own. Raises
+        StartError on an unsupported platform."""
         if platform.system() not in ("Linux", "Darwin"):
             raise StartError(f"pk runs on Linux and macOS, not on {platform.system()}")
         self._config = config
@@ -122,12 +122,12 @@ class Node:
 
     @property
     def server(self) -> Server:
-        """The server of its listeners."""
+        """The server of the node's listeners."""
         return self.parts.server
 
     @property
     def listeners(self) -> list[BoundListener]:
-        """In the order of `listeners`; includes the controller's."""
+        """The bound listeners in the order of `listeners`, including the controller's."""
         return self.parts.listeners
 
     @property
@@ -146,16 +146,16 @@ class Node:
 
     @property
     def stopping(self) -> bool:
-        """Whether shutdown has begun."""
+        """Whether the shutdown has begun."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Begin shutdown: `run` returns when everything is drained and durable."""
+        """Begin the shutdown. `run` returns when everything is drained and durable."""
         self._stopping.set()
 
     async def read_files_again(self) -> None:
         """Reload the TLS files of all listeners, and log whether they are valid. New connections
-        use them; while they are invalid, the previous ones stay in use."""
+        use the new files, or the previous ones if the new files are invalid."""
         try:
             await check_tls(self._newest_config())
         except ConfigError as e:
@@ -164,7 +164,7 @@ class Node:
             logger.info("the TLS files of all listeners are valid")
 
     async def run(self, ready: Callable[[Node], None]) -> None:
-        """Start, call `ready`, serve until `stop`. Raises StartError, LogDirError."""
+        """Start the node, call `ready`, and serve until `stop`. Raises StartError, LogDirError."""
         config = self._config
         try:
             check_security(config)
@@ -188,7 +188,7 @@ class Node:
                 parts = self._started = self._make_parts(dirs, listeners, nursery)
                 await self._serve_metrics(nursery)
                 with trio.CancelScope() as starting:
-                    # A node that is stopped while it waits for a controller stops waiting.
+                    # A node that waits for a controller stops waiting if it is stopped.
                     nursery.start_soon(self._cancel_when_stopping, starting)
                     await _serve(parts, nursery)
                     self._serving = True
@@ -210,7 +210,7 @@ class Node:
                     await parts.lifecycle.close(clean=clean)
 
     async def _serve_metrics(self, nursery: trio.Nursery) -> None:
-        """Serve metrics from here on if the config enables them. Raises StartError."""
+        """Serve metrics from now on, if the config enables them. Raises StartError."""
         address = self._config.pk_metrics_listener
         if address is None:
             return
@@ -232,7 +232,7 @@ class Node:
         return found if clients is None else [*found, *clients.samples()]
 
     def _not_ready(self) -> str | None:
-        """Why the node does not serve clients; None if it does."""
+        """Return why the node does not serve clients; None if it does."""
         if self.stopping:
             return "stopping"
         if not self._serving:
@@ -244,7 +244,7 @@ class Node:
         return None
 
     def _newest_config(self) -> BrokerConfig:
-        """The config, including keys that changed at runtime."""
+        """Return the config with the keys that changed at runtime."""
         return self._config if self._started is None else self.broker.config
 
     async def _cancel_when_stopping(self, scope: trio.CancelScope) -> None:
@@ -298,7 +298,7 @@ class Node:
 
 
 def _remote_storage(config: BrokerConfig) -> RemoteStorage | None:
-    """The store of remote segments, if the broker has one. Raises StartError."""
+    """Return the store of remote segments, if the broker has one. Raises StartError."""
     if not config.remote_log_storage_system_enable or not config.is_broker:
         return None
     assert config.pk_remote_url is not None
@@ -309,10 +309,10 @@ def _remote_storage(config: BrokerConfig) -> RemoteStorage | None:
 
 
 async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
-    """Start the node's lifecycle and serve the listeners. Listeners that other nodes need for
-    their own start come first and clients last, as in Apache Kafka: until the broker is unfenced,
-    the image has no live broker. Clients that connect sooner wait, since the listeners are already
-    bound."""
+    """Start the node's lifecycle and serve the listeners. Listeners that other nodes need for their
+    own start are served first and those of clients last, as in Apache Kafka: until the broker is
+    unfenced, the image has no live broker. Clients that connect earlier wait, since the listeners
+    are already bound."""
     lifecycle, server = parts.lifecycle, parts.server
     lifecycle.broker.start(nursery)
     for one in parts.controllers:
@@ -325,8 +325,8 @@ async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
 
 
 async def _import_the_rest() -> None:
-    """Import modules that no request has needed so far, in a thread: after the first clients have
-    connected, and before the files are replaced."""
+    """Import the modules that no request has needed so far, in a thread: after the first clients
+    have connected, and before the files are replaced."""
     await trio.sleep(IMPORT_AFTER_S)
     await offload(import_all)
 
@@ -343,20 +343,20 @@ async def run_node(
     parent: int | None = None,
 ) -> int | None:
     """Run a node until SIGINT, SIGTERM or SIGHUP (unless that is ignored), which drain it. A second
-    signal ends it at once, except SIGHUP, which may arrive twice when a shell and its terminal
-    close. Under a service manager (NOTIFY_SOCKET), the node reports when it is ready and when it
-    stops, and SIGHUP reloads the TLS files instead.
+    signal ends the process at once, except SIGHUP, which may arrive twice when a shell and its
+    terminal close. Under a service manager (NOTIFY_SOCKET), the node reports when it is ready and
+    when it stops, and SIGHUP reloads the TLS files instead.
 
-    `ready` is called when it serves. `parent` is a pipe from the parent process; when it closes,
-    the node drains too. Returns the number of the signal that ended it, None if its parent ended.
-    Raises StartError, LogDirError.
+    `ready` is called when the node serves clients. `parent` is a pipe from the parent process; when
+    it closes, the node drains too. Returns the number of the signal that ended it; None if its
+    parent ended. Raises StartError, LogDirError.
     """
     serves = False
 
     def served(node: Node) -> None:
         nonlocal serves
-        # Freeze the objects that exist now, too. Scanning all of them finds nothing and takes
-        # seconds with 50,000 partitions, so frequent collections resume only after this.
+        # Freeze the existing objects too: scanning all of them finds no garbage and takes seconds
+        # with 50,000 partitions. So frequent collections begin only now.
         gc.collect(0)
         gc.freeze()
         starting.close()
@@ -364,7 +364,7 @@ async def run_node(
         serves = True
         manager.ready()
 
-    gc.freeze()  # modules stay: each full collection would scan all of them, for 20 ms
+    gc.freeze()  # modules stay: a full collection would scan them all, for 20 ms
     node = Node(config, disk=disk)
     manager = ServiceManager()
     ended_by: int | None = None
@@ -382,7 +382,7 @@ async def run_node(
                 nonlocal ended_by
                 async for number in signals:
                     if number == signal.SIGHUP and manager:
-                        # A node that is not ready yet, or is stopping, must not report that it is
+                        # A node that is not ready yet, or is stopping, must not notify that it is
                         # ready.
                         is_ready = serves and not node.stopping
                         if is_ready:
@@ -394,7 +394,7 @@ async def run_node(
                     manager.stopping()
                     ended_by = ended_by or number
                     if number == signal.SIGHUP:
-                        drop_dead_terminal()  # may be signalled twice: no second Ctrl-C
+                        drop_dead_terminal()  # the signal may arrive twice: it is no second Ctrl-C
                     elif node.stopping:
                         nursery.cancel_scope.cancel()
                     node.stop()
@@ -413,7 +413,7 @@ async def run_node(
 
 @contextmanager
 def _one_reason() -> Generator[None]:
-    """Unwrap an error meant for the operator from the exception groups of nurseries."""
+    """Unwrap an error for the operator from the exception groups of nurseries."""
     try:
         yield
     except BaseExceptionGroup as group:

@@ -1,8 +1,8 @@
 """Records waiting to be sent, in batches by partition, within a memory limit.
 
-A batch takes records until it is full or is taken for sending. A partition's queue holds its
-batches in the order of their records. A batch to be retried goes back to its place, which an
-idempotent producer finds by its sequence.
+Records are added to a batch until it is full or a sender takes it. A partition's queue holds its
+batches in the order of their records. A batch that is retried returns to its place in the queue,
+which an idempotent producer finds by the batch's sequence number.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ Row = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
 record."""
 
 RECORD_OVERHEAD: Final = 21 + HEADER_BYTES
-"""An upper bound for the space a lone record takes in a batch in addition to key, value and
+"""The most bytes that a single record takes in a batch in addition to its key, value and
 headers."""
 
 
@@ -41,8 +41,7 @@ _ATTRIBUTES_LOW: Final = 22
 
 
 class Batch(BatchBuilder):
-    """Records of one partition that are sent together, from the first `append` to the broker's
-    response."""
+    """A batch of one partition's records, from the first `append` until it is settled."""
 
     __slots__ = (
         "attempts",
@@ -79,7 +78,8 @@ class Batch(BatchBuilder):
         self.partition = partition
         self.created = now
         self.serial = serial
-        """Batches created before a flush have a lower serial."""
+        """The number of flushes before the batch was created. The batches that a flush concerns
+        have at most its number."""
 
         self.force = False
         """Whether to send the batch without lingering."""
@@ -93,7 +93,8 @@ class Batch(BatchBuilder):
         self.transactional = False
         self.attempts = 0
         self.in_doubt = False
-        """Whether an earlier attempt may have written it to the log without being acknowledged."""
+        """Whether an earlier attempt may have appended the batch, although no acknowledgment
+        arrived."""
 
         self.not_before = 0.0
         self.refusal: KafkaError | None = None
@@ -107,14 +108,15 @@ class Batch(BatchBuilder):
         self.log_append_time_ms = -1
         self.error: Exception | None = None
         self.splits: list[tuple[int, Batch]] = []
-        """(index of its first record, batch) for each of the batches this one was split into."""
+        """(index of the first record, batch) for each of the batches that this one was split
+        into."""
 
         self.watchers: list[tuple[int, Callable[[Batch, int], None]]] | None = None
-        """(index of a record, what to call when it is settled)."""
+        """(index of a record, the function to call when that record is settled)."""
 
     def watch(self, index: int, settled: Callable[["Batch", int], None]) -> None:
-        """Call `settled` with the batch that then has record `index`, and its index there, when the
-        record is settled."""
+        """Call `settled` when record `index` is settled, with the batch that contains the record by
+        then and the record's index in that batch."""
         if self.watchers is None:
             self.watchers = []
         self.watchers.append((index, settled))
@@ -125,8 +127,8 @@ class Batch(BatchBuilder):
         self._body = bytearray()
 
     def extend_pairs(self, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:
-        """Append as many `pairs` as fit, from index `start` on, with one timestamp; returns the
-        index of the first one left.
+        """Append as many `pairs` as fit, from index `start` on, with one timestamp. Returns the
+        index of the first pair that did not fit.
 
         This is the bulk path: a tight loop without an object per record. An empty batch takes at
         least one record.
@@ -178,8 +180,8 @@ class Batch(BatchBuilder):
         return index
 
     def extend_rows(self, now_ms: int, rows: Sequence[Row], start: int) -> int:
-        """Like `extend_pairs`, for records with headers and timestamps of their own; `now_ms` is
-        for those without a timestamp."""
+        """Like `extend_pairs`, for records with headers and timestamps of their own. Records
+        without a timestamp get `now_ms`."""
         append = self.append
         for index in range(start, len(rows)):
             key, value, headers, timestamp_ms, _ = rows[index]
@@ -189,7 +191,7 @@ class Batch(BatchBuilder):
 
     @property
     def size_bytes(self) -> int:
-        """The current size in bytes: as sent, or as collected so far."""
+        """The size in bytes: encoded if the batch is sealed, otherwise estimated."""
         return len(self.built) if self.built is not None else self.size_estimate
 
     @property
@@ -203,7 +205,7 @@ class Batch(BatchBuilder):
         return (self.base_sequence + self.count - 1) % SEQUENCES
 
     def seal(self) -> None:
-        """Accept no more records and encode the batch. Raises KafkaError(MESSAGE_TOO_LARGE)."""
+        """Close the batch to new records and encode it. Raises KafkaError(MESSAGE_TOO_LARGE)."""
         if self.built is None:
             self.built = self.build()
 
@@ -215,8 +217,8 @@ class Batch(BatchBuilder):
         *,
         transactional: bool = False,
     ) -> None:
-        """Write the producer's id, epoch and sequence into the sealed batch, and whether it belongs
-        to a transaction."""
+        """Write the producer's id, epoch and sequence, and the transactional bit, into the sealed
+        batch."""
         assert self.built is not None
         self.transactional = transactional
         if transactional:
@@ -230,8 +232,8 @@ class Batch(BatchBuilder):
         write_crc(self.built)
 
     def split(self) -> "list[Batch]":
-        """Split into two batches with half the records each; if this batch has a sequence, theirs
-        continue it."""
+        """Split the batch into two with half of the records each. If the batch has a sequence, the
+        halves continue it."""
         assert self.built is not None and self.count > 1
         gathered = list(records(self.built))
         middle = len(gathered) // 2
@@ -279,7 +281,7 @@ class PartitionQueue:
         self.batches: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.leader_id = -1
-        """The broker whose sender has this queue; -1 for none."""
+        """The id of the broker whose sender sends this queue; -1 for none."""
 
         self.producer_epoch = -1
         """The epoch used for this partition; -1 until the first batch is sent."""
@@ -287,14 +289,14 @@ class PartitionQueue:
         self.next_sequence = 0
         self.last_acked_sequence = -1
         self.needs_epoch = False
-        """Whether the broker's sequences and ours disagree: continue with a new epoch once nothing
-        is in flight."""
+        """Whether the broker expects another sequence than the producer's: the partition then needs
+        a new epoch once nothing is in flight."""
 
         self.unresolved = False
         """Whether a batch was given up without knowing whether the broker appended it."""
 
     def put_back(self, batch: Batch) -> None:
-        """Queue a batch again, before the batches with later records."""
+        """Return a batch to its place in the queue, before the batches with later records."""
         if batch.base_sequence < 0:
             self.batches.appendleft(batch)
             return
@@ -306,14 +308,15 @@ class PartitionQueue:
         self.batches.insert(place, batch)
 
     def forget_numbers(self) -> None:
-        """The producer has a new id or epoch: start at sequence 0 when the next batch is sent."""
+        """Start at sequence 0 with the next batch that is sent, because the producer has a new id
+        or epoch."""
         self.producer_epoch = -1
         self.next_sequence = 0
         self.last_acked_sequence = -1
         self.needs_epoch = self.unresolved = False
 
     def start_again(self, producer_epoch: int) -> None:
-        """Continue at sequence 0 with a new epoch; queued batches get new sequences when they are
+        """Restart at sequence 0 with a new epoch. Queued batches get new sequences when they are
         sent."""
         self.producer_epoch = producer_epoch
         self.next_sequence = 0
@@ -341,7 +344,7 @@ def _follows(later: int, earlier: int) -> bool:
 
 
 class Accumulator:
-    """All unsettled batches, and the memory they take."""
+    """The batches that are not settled yet, and the memory that they use."""
 
     def __init__(
         self, *, batch_bytes: int, memory_bytes: int, codec: Codec, level: int | None
@@ -362,7 +365,7 @@ class Accumulator:
         self._freed = trio.Event()
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, created if missing."""
+        """Return the queue of a partition; create it if missing."""
         queue = self.queues.get(partition)
         if queue is None:
             queue = self.queues[partition] = PartitionQueue(partition)
@@ -407,8 +410,8 @@ class Accumulator:
         return batch, self.used_bytes - before, new or batch.is_full
 
     def extend(self, batch: Batch, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:
-        """Add as many `pairs` to `batch` as fit, from index `start` on; returns the index of the
-        first one left."""
+        """Add as many `pairs` to `batch` as fit, from index `start` on. Returns the index of the
+        first pair that did not fit."""
         size_before = batch.size_estimate
         index = batch.extend_pairs(timestamp_ms, pairs, start)
         self._extended(batch, size_before, all_in=index == len(pairs))
@@ -422,7 +425,7 @@ class Accumulator:
         return index
 
     def _extended(self, batch: Batch, size_before: int, *, all_in: bool) -> None:
-        """Count the growth of a batch, and seal it if it could not take all."""
+        """Account for a batch's growth, and seal the batch if some records did not fit."""
         self.used_bytes += batch.size_estimate - size_before
         if not all_in:
             size_before = batch.size_bytes
@@ -430,8 +433,8 @@ class Accumulator:
             self.sealed(size_before, batch)
 
     def force_all(self) -> int:
-        """Have everything sent without lingering; returns the serial of the batches concerned:
-        theirs is at most this."""
+        """Send all current batches without lingering. Returns the highest serial of those
+        batches."""
         limit = self.serial
         self.serial += 1
         for batch in self.unsettled:
@@ -439,11 +442,12 @@ class Accumulator:
         return limit
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether `size_bytes` fit; a single record always fits into an empty buffer."""
+        """Return whether a record of `size_bytes` fits into the buffer. A single record always fits
+        into an empty buffer."""
         return self.used_bytes + size_bytes <= self.memory_bytes or not self.unsettled
 
     async def wait_for_room(self, size_bytes: int) -> None:
-        """Wait until `size_bytes` fit."""
+        """Wait until a record of `size_bytes` fits into the buffer."""
         self.waiting += 1
         try:
             while not self.has_room(size_bytes):
@@ -452,11 +456,11 @@ class Accumulator:
             self.waiting -= 1
 
     def sealed(self, before: int, batch: Batch) -> None:
-        """Account for the smaller size of a batch after compression; it had `before` bytes."""
+        """Account for the smaller size of a batch that had `before` bytes before compression."""
         self.used_bytes += batch.size_bytes - before
 
     def split(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Replace a batch, which is in no queue, with two halves at its place."""
+        """Split a batch that was taken from its queue, and put the two halves in its place."""
         halves = batch.split()
         self.splits += 1
         self.used_bytes += sum(half.size_bytes for half in halves)
@@ -473,7 +477,7 @@ class Accumulator:
         base_offset: int = -1,
         log_append_time_ms: int = -1,
     ) -> None:
-        """Settle a batch: free its memory and wake waiting tasks."""
+        """Set a batch's outcome, free its memory and wake the tasks that wait for memory."""
         if batch not in self.unsettled:
             return
         del self.unsettled[batch]

@@ -70,12 +70,12 @@ class Admin(
         *,
         on_request: OnRequest | None = None,
     ) -> AsyncGenerator[Self]:
-        """An admin client of the cluster that `bootstrap` ("host:port,host:port") belongs to.
-        Connects on first use.
+        """Open an admin client of the cluster that `bootstrap` ("host:port,host:port") belongs to.
+        The client connects on first use and is closed when the block ends.
 
         `config` takes Kafka's admin keys (`client.id`, `request.timeout.ms`,
         `default.api.timeout.ms`, …). `on_request` is called with a `RequestTrace` after each
-        request. Raises ConfigError. Connections end with the block.
+        request. Raises ConfigError.
         """
         parsed = parse(AdminConfig, config)
         async with open_cluster(bootstrap, parsed, on_request) as cluster:

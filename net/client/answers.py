@@ -12,7 +12,7 @@ class Answers(Generic[K, V]):
     `ClientError` or `ProtocolError`. The value is None for an operation whose only result is
     success.
 
-    Has a length, and is iterated and searched by item, in the order in which the items were added.
+    Iteration, `len` and `in` are over the items, in the order in which they were added.
     """
 
     __slots__ = ("_items", "errors", "ok")
@@ -27,7 +27,7 @@ class Answers(Generic[K, V]):
             self.add(item, answer)
 
     def add(self, item: K, answer: V | Exception) -> None:
-        """Adds the answer of an item, or replaces it: an exception as its error."""
+        """Add the answer of an item, or replace it. An exception is the item's error."""
         self._items[item] = None
         if isinstance(answer, Exception):
             self.errors[item] = answer
@@ -37,12 +37,13 @@ class Answers(Generic[K, V]):
             self.errors.pop(item, None)
 
     def update(self, other: "Answers[K, V]") -> None:
-        """Adds all answers of another operation."""
+        """Add all answers of another operation."""
         for item in other:
             self.add(item, other.errors[item] if item in other.errors else other.ok[item])
 
     def of(self, items: Iterable[K], missing: Callable[[K], V | Exception]) -> "Answers[K, V]":
-        """The answers of these items, in their order; `missing` makes that of an item without."""
+        """Return the answers of these items, in their order. `missing` makes the answer of an item
+        that has none."""
         found: Answers[K, V] = Answers()
         for item in items:
             if item in self.errors:
@@ -52,7 +53,8 @@ class Answers(Generic[K, V]):
         return found
 
     def value(self, item: K) -> V:
-        """The value of an item. Raises its error if it failed, and KeyError for another item."""
+        """Return the value of an item. Raises the item's error if it failed, and KeyError for an
+        unknown item."""
         if item in self.errors:
             raise self.errors[item]
         return self.ok[item]

@@ -41,11 +41,11 @@ _JITTER: Final = 0.2
 R = TypeVar("R")
 CONTROLLERS: Final = "controller"
 """The purpose of connections for reads that a broker may forward to its controller. If the
-controller hangs, requests after them are not answered, but other connections continue."""
+controller hangs, later requests on such a connection get no answer, but other connections still
+work."""
 
 _SLOW_S: Final = 1.0
-"""A broker that has not answered by then may have stopped; if any broker will do, another one gets
-the request, too."""
+"""How long to wait for a broker, if any broker will do, before asking another one as well."""
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
@@ -72,8 +72,7 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
 
 
 class Backoff:
-    """Growing waits: doubled from `first_ms` up to `max_ms`, each with a fifth of jitter
-    (KIP-580)."""
+    """Exponential backoff: waits double from `first_ms` to `max_ms`, with 20 % jitter (KIP-580)."""
 
     __slots__ = ("failures", "first_ms", "max_ms")
 
@@ -83,7 +82,7 @@ class Backoff:
         self.failures = 0
 
     def next_ms(self) -> float:
-        """How long to wait after one more failure."""
+        """Return how long to wait after one more failure."""
         grown = min(self.first_ms * 2.0 ** min(self.failures, 30), self.max_ms)
         self.failures += 1
         return grown * random.uniform(1 - _JITTER, 1 + _JITTER)
@@ -93,7 +92,7 @@ class Backoff:
 
 
 class _Link(Struct):
-    """The connection to one address for one purpose, and when it may be tried again."""
+    """The connection to one address for one purpose, and the time at which to retry."""
 
     node: Node
     backoff: Backoff
@@ -102,12 +101,12 @@ class _Link(Struct):
     failure: ConnectFailed | None = None
     not_before: float = 0.0
     connecting_since: float | None = None
-    """When the current attempt began that has neither connected nor failed, even if no task waits
-    for it anymore."""
+    """When the pending attempt to connect began; None if no attempt is pending. The attempt may
+    continue although no task waits for it anymore."""
 
     @property
     def silent_since(self) -> float | None:
-        """Since when the broker owes an answer; None if nothing was asked."""
+        """Since when the broker has owed an answer or a connection; None if it owes neither."""
         if self.connecting_since is not None:
             return self.connecting_since
         return self.connection.waits_since if self.connection is not None else None
@@ -135,10 +134,11 @@ class Cluster:
         self._links: dict[tuple[str, str], _Link] = {}
         self._closed = False
         self.reached_once = False
-        """Whether a broker ever answered."""
+        """Whether a broker has ever answered."""
 
         self.recalled: Node | None = None
-        """The broker from an earlier run that answered when no given address did."""
+        """The broker known from an earlier run that answered when no bootstrap address did; None if
+        there was none."""
 
         self._recall = RECALL.get()
 
@@ -193,14 +193,14 @@ class Cluster:
             link = self._links[node.address, purpose] = _Link(node, backoff)
         elif link.node.node_id < 0:
             link.node = node
-        # Requests that wait have connections with a purpose of their own; callers that abandon one
-        # of them know the consequences.
+        # A request that waits (Fetch, JoinGroup) uses a connection with a purpose of its own. That
+        # connection may look clogged if a caller abandons such a request, so it is not closed here.
         waits = purpose not in ("", CONTROLLERS)
         if not waits and link.connection is not None and link.connection.is_clogged(_SLOW_S):
             link.connection.close()
         if link.connection is not None and link.connection.usable:
             if link.connection.node.node_id < 0 <= node.node_id:
-                link.connection.node = node  # reached by a bootstrap address; now its node is known
+                link.connection.node = node  # connected by a bootstrap address
             return link.connection
         async with link.lock:
             if link.connection is not None and link.connection.usable:
@@ -226,7 +226,7 @@ class Cluster:
                 raise
             except ConnectFailed as e:
                 if any(node.address == given.address for given in self.bootstrap):
-                    e.node_id = -1  # it was given, so that it is advertised explains nothing
+                    e.node_id = -1  # a bootstrap address: do not blame the advertised listener
                 link.connecting_since = None
                 link.failure = e
                 link.not_before = trio.current_time() + link.backoff.next_ms() / 1000
@@ -254,11 +254,11 @@ class Cluster:
         return list(silent.values())
 
     async def any_connection(self, besides: Connection | None = None) -> Connection:
-        """A connection to any broker that answers: one in use, else the known brokers, else the
-        bootstrap addresses.
+        """A connection to any broker that answers: first one in use, then the known brokers, then
+        the bootstrap addresses.
 
-        `besides` is a connection to avoid. Raises NoBrokers if none can be reached; each is tried
-        once.
+        `besides` is a connection to avoid. Raises NoBrokers if none can be reached after one
+        attempt each.
         """
         if self._closed:
             raise Closed("this client is closed")
@@ -289,8 +289,8 @@ class Cluster:
         return connection
 
     async def _recalled(self, error: NoBrokers) -> Connection | None:
-        """A connection to a broker known from an earlier run. Adds those that do not answer to
-        `error`."""
+        """Return a connection to a broker known from an earlier run. Adds the failures of those
+        that do not answer to `error`."""
         if self._recall is None:
             return None
         found = self._recall.brokers(self.bootstrap)
@@ -310,8 +310,8 @@ class Cluster:
         return None
 
     async def _first_of(self, candidates: Sequence[Node]) -> Connection:
-        """A connection to the first node that answers. They are tried one after the other, without
-        waiting long for any single one."""
+        """Return a connection to the first node that answers. Nodes are tried one after another,
+        without a long wait for any of them."""
         failures: list[ConnectFailed] = []
         raised: list[Exception] = []
         found: list[Connection] = []
@@ -346,11 +346,11 @@ class Cluster:
         raise NoBrokers(failures)
 
     async def ask_any(self, ask: Callable[[Connection], Awaitable[R]]) -> R:
-        """The result of `ask` from any broker that answers; only for requests that change nothing,
-        since two brokers may be asked.
+        """Return the result of `ask` from any broker that answers. Only for requests that change
+        nothing, since two brokers may be asked.
 
-        If the first is slow, another one gets the request as well: the first may have stopped with
-        its connections open. Raises what `ask` raises, and NoBrokers.
+        If the first is slow, another one gets the request as well: the first may hang with its
+        connections open. Raises what `ask` raises, and NoBrokers.
         """
         answers: list[R] = []
         errors: list[Exception] = []
@@ -384,8 +384,8 @@ class Cluster:
         )
 
     def _may_rebootstrap(self) -> bool:
-        """Go back to the bootstrap addresses once all known brokers have failed for a while
-        (KIP-899, KIP-1102)."""
+        """Return to the bootstrap addresses if all known brokers have failed for a while (KIP-899,
+        KIP-1102)."""
         if self.config.metadata_recovery_strategy == "none":
             return False
         failed_since = self._all_failed_since
@@ -486,7 +486,7 @@ class Cluster:
         """Ask any broker for metadata of `topics` (None: all; empty: only the brokers) and store
         it.
 
-        Returns the MetadataResponse. Raises what `request` raises.
+        Returns the response. Raises what `request` raises.
         """
         from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -525,14 +525,15 @@ class Cluster:
                 link.connection.close()
 
     def metadata_changed(self) -> None:
-        """Notify the listeners for changes of the metadata."""
+        """Notify the listeners that the metadata has changed."""
         for callback in self.on_metadata:
             callback()
 
     async def topic(
         self, name: str, *, timeout_ms: float, allow_auto_topic_creation: bool = False
     ) -> TopicInfo:
-        """The metadata of a topic, requested if it is unknown or older than `metadata.max.age.ms`.
+        """Return the metadata of a topic. Requests it if it is unknown or older than
+        `metadata.max.age.ms`.
 
         Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, …) if it stays unknown for `timeout_ms`.
         """
@@ -577,7 +578,8 @@ class Cluster:
     async def find_coordinators(
         self, keys: Sequence[str], type: CoordinatorType
     ) -> Answers[str, Node]:
-        """FindCoordinator for several keys: in one request from version 4 on, else one per key."""
+        """Find the coordinators of several keys: with one request from version 4 on, else with one
+        per key."""
         from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 
         async def ask(connection: Connection) -> dict[str, Any]:
@@ -611,7 +613,7 @@ class Cluster:
         return node
 
     def forget_coordinator(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> None:
-        """Look the coordinator up again the next time."""
+        """Forget the coordinator of a group or transactional id, so that it is looked up again."""
         self.coordinators.pop((type, key), None)
 
 
@@ -629,8 +631,8 @@ async def _cluster_id(connection: Connection) -> str | None:
 async def open_cluster(
     bootstrap: str | Sequence[str], config: ClientConfig, on_request: OnRequest | None = None
 ) -> AsyncGenerator[Cluster]:
-    """A `Cluster` whose connections end with the block. Exceptions of the block are raised
-    unwrapped, not in a group."""
+    """Open a `Cluster`, whose connections are closed when the block ends. Exceptions of the block
+    are raised as they are, not in an exception group."""
     nodes = parse_bootstrap(bootstrap)
     async with in_nursery() as nursery:
         cluster = Cluster(nodes, config, nursery, on_request)
@@ -642,11 +644,9 @@ async def open_cluster(
 
 @asynccontextmanager
 async def in_nursery() -> AsyncGenerator[trio.Nursery]:
-    """A nursery whose tasks are cancelled when the block ends, and which does not wrap the block's
-    exceptions.
-
-    The tasks are not cancelled before that: if the block is cancelled from outside, its cleanup (a
-    commit, leaving a group) still needs them.
+    """Open a nursery whose tasks are cancelled when the block ends. Exceptions of the block are
+    raised as they are, not in an exception group. Cancelling the block from outside does not cancel
+    the tasks before the block ends: its cleanup (a commit, leaving a group) needs them.
     """
     raised: BaseException | None = None
     begun, over = trio.Event(), trio.Event()

@@ -22,47 +22,48 @@ _NAMED_MAX: Final = 9
 """OffsetCommit uses topic ids from version 10 on; names suffice here."""
 
 _OF_A_REBALANCE: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
-"""The errors returned while the next generation is on its way to us; a member that was removed gets
-them too."""
+"""The errors of a commit during a rebalance, before the member has the next generation; a member
+that was removed gets them too."""
 
 
 class _Asked(NamedTuple):
-    """Offsets to commit, and the state of the membership when the commit was requested."""
+    """A requested commit: the offsets, and the membership when the commit was requested."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     held: Mapping[TopicPartition, PartitionState]
-    """The partitions among them that we held."""
+    """The partitions of `offsets` that were assigned to this consumer."""
 
     as_member: bool
     me: Membership
     best_effort: bool
-    """Whether an unknown topic counts as deleted; else it may be too new for the coordinator."""
+    """Whether to treat an unknown topic as deleted. Otherwise it may be too new for the coordinator
+    to know."""
 
 
 class _Line:
-    """A queue that makes commits one by one in the order they were requested, since otherwise an
-    older one might overwrite a newer one."""
+    """A queue for commits, which are sent one at a time in the order of their requests: otherwise
+    an older commit could overwrite a newer one."""
 
     def __init__(self) -> None:
         self._turns: deque[trio.Event] = deque()
 
     def queue_up(self) -> trio.Event:
-        """Queue up; the returned event is set when the caller's turn comes."""
+        """Join the queue. Returns an event that is set when it is the caller's turn."""
         turn = trio.Event()
         self._turns.append(turn)
         self._turns[0].set()
         return turn
 
     def leave(self, turn: trio.Event) -> None:
-        """Leave the queue when done or cancelled."""
+        """Leave the queue after the commit, or if the caller is cancelled."""
         self._turns.remove(turn)
         if self._turns:
             self._turns[0].set()
 
 
 class Commits:
-    """The committing side of a consumer; `group` is None for a consumer without a group, which
-    never commits."""
+    """The commits of a consumer. `group` is None for a consumer without a group, which never
+    commits."""
 
     def __init__(
         self,
@@ -89,12 +90,12 @@ class Commits:
 
     @property
     def due(self) -> float:
-        """When positions are next committed automatically, by trio's clock."""
+        """The time of the next automatic commit, by trio's clock; infinity if there is none."""
         auto = self.config.enable_auto_commit and self._group is not None
         return self._next if auto else float("inf")
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The position of every partition that has one."""
+        """Return the position of every partition that has one."""
         return {
             partition: OffsetAndMetadata(state.position, state.position_epoch)
             for partition, state in self._states.items()
@@ -102,8 +103,8 @@ class Commits:
         }
 
     def auto_commit(self) -> bool:
-        """If the interval has passed, commit in the background what earlier polls returned; returns
-        whether it has."""
+        """Start a commit of the current positions in the background if the interval has passed.
+        Returns whether it has."""
         if trio.current_time() < self.due:
             return False
         self.begin_interval()
@@ -118,8 +119,8 @@ class Commits:
         return True
 
     async def _commit_in_background(self) -> None:
-        """Make the last requested commit, until there are no more; requests replaced while waiting
-        are skipped."""
+        """Commit the offsets of the last request, until no request is left. A request that a later
+        one replaces before its turn is skipped."""
         try:
             while self._next_in_background is not None:
                 asked, turn = self._next_in_background
@@ -127,14 +128,14 @@ class Commits:
                 try:
                     await self._commit(asked, turn)
                 except (KafkaError, ClientError, ProtocolError):
-                    # The next commit makes up for it, here or by the partitions' new owner.
+                    # A later commit makes up for it, here or by the partitions' new owner.
                     continue
         finally:
             self._under_way = False
 
     async def commit_positions(self) -> None:
         """Commit the positions before partitions are revoked: best effort, with a time limit, since
-        others are waiting."""
+        other members are waiting."""
         if self._group is None or not (offsets := self.consumed()):
             return
         limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
@@ -146,7 +147,7 @@ class Commits:
                 return
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit `offsets`; retries for `default.api.timeout.ms` if useful. Raises KafkaError,
+        """Commit `offsets`, with retries for `default.api.timeout.ms`. Raises KafkaError,
         ClientError."""
         await self._commit(self._asked(offsets), self._line.queue_up())
 
@@ -159,7 +160,7 @@ class Commits:
         return _Asked(offsets, held, self._group.subscribed, me, best_effort)
 
     async def _commit(self, asked: _Asked, turn: trio.Event) -> None:
-        """Commit when it is its turn."""
+        """Commit when the request's turn comes."""
         try:
             await turn.wait()
             await self._commit_patiently(asked)
@@ -207,8 +208,8 @@ class Commits:
     def _lost(
         self, asked: _Asked, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaError]:
-        """The partitions whose offsets we may not commit anymore, with the errors: another member
-        may have had them since, and the coordinator does not check who owns them."""
+        """Return the partitions whose offsets we may not commit anymore, with the errors: another
+        member may have owned them since, and the coordinator does not check the owner."""
         group = self._group
         assert group is not None
         me = group.membership
@@ -248,11 +249,11 @@ class Commits:
         return is_passing(error)
 
     def _before_next_attempt(self, errors: Iterable[KafkaError | ClientError]) -> None:
-        """Prepare for another attempt, so that it does not fail in the same way."""
+        """Prepare for another attempt, so that it does not fail for the same reason."""
         assert self._group is not None
         codes = {error.code if isinstance(error, KafkaError) else None for error in errors}
         if ErrorCode.STALE_MEMBER_EPOCH in codes:
-            # The coordinator has a new epoch for us, which a heartbeat will bring.
+            # We need the coordinator's new epoch for us, which a heartbeat will bring.
             self._group.rejoin()
         if codes - {ErrorCode.STALE_MEMBER_EPOCH, *_OF_A_REBALANCE}:
             self.cluster.forget_coordinator(self._group.group_id)

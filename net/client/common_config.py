@@ -22,10 +22,10 @@ class ConfigKey(NamedTuple):
     high: Any
     one_of: tuple[str, ...]
     check: Callable[[Any], str | None] | None
-    """Returns the error in a value, or None."""
+    """A function that returns the error in a value, or None."""
     secret: bool
     accepts: Callable[[object], bool] | None = None
-    """Whether a Python object may be given in place of text."""
+    """A function that returns whether a Python object may be given in place of text."""
 
 
 def config_key(
@@ -64,7 +64,7 @@ def _token_provider(value: object) -> str | None:
 
 
 def _is_tls_context(value: object) -> bool:
-    return hasattr(value, "wrap_bio")  # the module ssl takes long to import
+    return hasattr(value, "wrap_bio")  # importing ssl takes long
 
 
 def _no_text(value: str) -> str | None:
@@ -120,11 +120,11 @@ class ClientConfig(Struct, metaclass=_ConfigMeta, frozen=True, kw_only=True):
     sasl_oauthbearer_scope: str | None = config_key(None)
     sasl_oauthbearer_token_endpoint_url: str | None = config_key(None)
     sasl_oauthbearer_token_provider: Any = config_key(None, check=_token_provider, accepts=callable)
-    """A function that returns a token (`pk.net.oauth.token_provider.TokenProvider`),
+    """A callable that returns a token (`pk.net.oauth.token_provider.TokenProvider`),
     `module:function`, or a command that prints a token."""
     ssl_cipher_suites: tuple[str, ...] = config_key(())
     ssl_context: Any = config_key(None, check=_no_text, accepts=_is_tls_context)
-    """An `ssl.SSLContext` of the program's own, in place of the other keys of TLS."""
+    """A ready `ssl.SSLContext`, in place of the other TLS keys."""
     ssl_enabled_protocols: tuple[str, ...] = config_key(("TLSv1.2", "TLSv1.3"))
     ssl_endpoint_identification_algorithm: str = config_key("https")
     ssl_key_password: str | None = config_key(None, secret=True)

@@ -25,7 +25,8 @@ from pk.net.client.errors import ConfigError
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of a non-negative ISO 8601 duration `PnDTnHnMn.nS`. Raises ValueError."""
+    """Return the milliseconds of a non-negative ISO 8601 duration `PnDTnHnMn.nS`. Raises
+    ValueError."""
     found = iso_ms(text)
     if "-" in text:
         raise ValueError(f"not a duration: {text!r} is negative")
@@ -82,8 +83,8 @@ class AdminConfig(ClientConfig, frozen=True, kw_only=True):
     default_api_timeout_ms: int = config_key(60_000, low=0, high=INT_MAX)
     retries: int = config_key(INT_MAX, low=0, high=INT_MAX)
     pk_straggler_timeout_ms: int = config_key(-1, low=-1, high=INT_MAX)
-    """For a request to several brokers at the same time: how long the others may take after one has
-    answered; -1: up to `default.api.timeout.ms`. Changes wait regardless of it."""
+    """How long the other brokers may take after one has answered a request that was sent to several
+    at once; -1: up to `default.api.timeout.ms`. Does not apply to changes."""
 
 
 class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
@@ -112,7 +113,7 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
 
     @property
     def required_acks(self) -> int:
-        """`acks` as on the wire."""
+        """The value of `acks` in requests."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
@@ -154,7 +155,7 @@ class ConsumerConfig(ClientConfig, frozen=True, kw_only=True):
     partition_assignment_strategy: tuple[Any, ...] = config_key(
         ("range", "cooperative-sticky"), check=_assignors, accepts=_is_assignor
     )
-    """Names, and `Assignor` objects of a program's own."""
+    """Names of assignors, and `Assignor` objects of the program."""
     session_timeout_ms: int = config_key(45_000, low=1, high=INT_MAX)
 
     @property
@@ -164,8 +165,8 @@ class ConsumerConfig(ClientConfig, frozen=True, kw_only=True):
 
     @property
     def assignors(self) -> tuple[Any, ...]:
-        """The assignors, in order of preference: the protocol names of those that are built in, and
-        a program's own `Assignor` objects."""
+        """The assignors in order of preference: protocol names for the built-in ones, and the
+        program's own `Assignor` objects."""
         return tuple(
             each if _is_assignor(each) else ASSIGNORS.get(each, each)
             for each in self.partition_assignment_strategy
@@ -215,8 +216,8 @@ _REFUSED: Final[dict[str, tuple[str | None, str]]] = {
     "security.providers": ("", _CLASSES),
     "bootstrap.controllers": (None, "give a broker's address instead"),
 }
-"""Known keys that are refused, with the value that is accepted all the same (None: none) and the
-reason."""
+"""Known keys that are refused, each with its neutral value, which is accepted (None: there is
+none), and the reason."""
 
 _OWNERS: Final[dict[str, type[ClientConfig]]] = {
     "an admin client": AdminConfig,
@@ -230,13 +231,13 @@ C = TypeVar("C", bound=ClientConfig)
 
 @cache
 def keys(cls: type[ClientConfig]) -> dict[str, ConfigKey]:
-    """The keys of `cls` by Kafka's names."""
+    """Return the keys of `cls` by Kafka's names."""
     return {name.replace("_", "."): key for name, key in cls.config_keys.items()}
 
 
 def parse(cls: type[C], config: Mapping[str, object] | None) -> C:
-    """The typed config. `bootstrap.servers` is not one of its keys. Raises ConfigError naming the
-    key."""
+    """Parse a config into typed values. `bootstrap.servers` is not one of its keys. Raises
+    ConfigError, which names the key."""
     known = keys(cls)
     values: dict[str, Any] = {}
     for name, value in (config or {}).items():
@@ -371,7 +372,8 @@ _CLASSIC_KEYS: Final = (
     "partition.assignment.strategy",
     "session.timeout.ms",
 )
-"""Keys that the broker decides for the consumer protocol: intervals, timeouts and assignment."""
+"""Keys of the classic protocol, whose values a broker's config determines for the consumer
+protocol: intervals, timeouts and assignment."""
 
 
 def _check_protocol(config: ConsumerConfig, given: Mapping[str, object]) -> None:
@@ -385,11 +387,9 @@ def _check_protocol(config: ConsumerConfig, given: Mapping[str, object]) -> None
 
 
 def idempotence(config: ProducerConfig, given: Mapping[str, object] | None) -> bool:
-    """Whether the producer is idempotent: as in Java, a conflicting key turns it off unless it was
-    requested explicitly.
-
-    Raises ConfigError if `enable.idempotence=true` or a `transactional.id` was given but another
-    key conflicts.
+    """Return whether the producer is idempotent. As in Java, a conflicting key turns idempotence
+    off unless it was requested explicitly. Raises ConfigError if `enable.idempotence=true` or a
+    `transactional.id` was given but another key conflicts.
     """
     if not config.enable_idempotence:
         if config.transactional_id is not None:

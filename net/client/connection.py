@@ -1,5 +1,5 @@
-"""One TCP connection to a broker: requests go out in order, answers come back in that order,
-matched by correlation id.
+"""One TCP connection to a broker: requests are sent in order, and their answers arrive in the same
+order, matched by correlation id.
 
 `submit` sends a request at once if the socket accepts it: waking a task to send it would cost a
 turn of the loop. A request is queued if the socket does not accept it, if the broker throttles the
@@ -9,10 +9,10 @@ to the writer, so that the reader first receives the peer's last answers.
 
 Each request waits for its own event, so a cancelled caller merely stops waiting, and its answer is
 dropped when it arrives. A request that times out closes the connection, as in the Java client,
-since the requests after it would not be answered either. A protocol violation by the peer closes it
+since the requests after it would get no answer either. A protocol violation by the peer closes it
 too.
 
-Requests go out in the order of the calls to `submit`; the idempotent producer relies on that.
+Requests are sent in the order of the calls to `submit`; the idempotent producer relies on that.
 """
 
 import errno
@@ -48,7 +48,7 @@ from pk.net.client.node import Node
 API_VERSIONS: Final = 18
 LOG_IN_SHARE_MIN: Final = 0.85
 LOG_IN_SHARE_MAX: Final = 0.95
-"""The share of a session after which its client authenticates again, at most."""
+"""The client authenticates again after at most this share of the session's lifetime."""
 LOGIN_FAILED: Final = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -63,7 +63,8 @@ _GROW_BYTES: Final = 1_048_576
 
 
 class RequestTrace(Struct, frozen=True):
-    """A trace of one request, passed to `on_request` when it is answered or has failed."""
+    """The trace of one request, passed to `on_request` when the request is answered or has
+    failed."""
 
     api_key: int
     api_name: str
@@ -72,30 +73,33 @@ class RequestTrace(Struct, frozen=True):
     address: str
     correlation_id: int
     started: float
-    """trio's clock, seconds."""
+    """Seconds, by trio's clock."""
 
     elapsed_ms: float
     bytes_out: int
     bytes_in: int
     throttle_ms: int
     error: str | None
-    """The name of the answer's own error code, or the failure on the way; None on success."""
+    """The name of the answer's own error code, or the failure without an answer; None on
+    success."""
 
 
 OnRequest = Callable[[RequestTrace], None]
 
 TRACED: Final[ContextVar[OnRequest | None]] = ContextVar("pk_traced", default=None)
-"""Called with every request that this task, and those it starts, submit over any connection, in
-addition to the client's own `on_request`. A program sets it around the calls it wants to trace."""
+"""A function that is called with every request that this task, and tasks it starts, submit over any
+connection, in addition to the client's own `on_request`. A program sets it around the calls it
+wants to trace."""
 
 ANSWERED: Final[ContextVar[Callable[[Any, Any], None] | None]] = ContextVar(
     "pk_answered", default=None
 )
-"""Called with every request that this task, and those it starts, submit, and its answer."""
+"""A function that is called with every request that this task, and tasks it starts, submit, and
+with the answer."""
 
 FORBIDS: Final[ContextVar[Callable[[Any], None] | None]] = ContextVar("pk_forbids", default=None)
-"""Called before each request that this task, and those it starts, send; raises if the request is
-forbidden. It is the last guard of a program that has promised to change nothing."""
+"""A function that is called before each request that this task, and tasks it starts, send. It
+raises if the request is forbidden: the last guard of a program that must not change anything."""
 
 CONNECT: Final = "(connect)"
 """The name under which a new connection is traced, with api key -1."""
@@ -110,7 +114,8 @@ class Socket(Protocol):
 
 
 class Pending:
-    """A request under way. `wait()` gives its answer; a caller that stops waiting may drop it."""
+    """A request in flight. `wait()` returns its answer; the answer is dropped if the caller has
+    stopped waiting."""
 
     __slots__ = (
         "_event",
@@ -137,7 +142,7 @@ class Pending:
         self.on_request = TRACED.get()
         self.on_answer = ANSWERED.get()
         self.abandoned = False
-        """Whether no task waits for it anymore."""
+        """Whether no task waits for the answer anymore."""
 
         self.bytes_out = 0
         self.response: Any = None
@@ -157,8 +162,8 @@ class Pending:
         return self.response
 
     def when_finished(self, tell: "Callable[[Pending], None]") -> None:
-        """Call `tell` once this has its answer or error; at once if it already has. `tell` must be
-        quick and must not raise."""
+        """Call `tell` when the request has its answer or error, or at once if it already has.
+        `tell` must be quick and must not raise."""
         if self.done:
             tell(self)
         else:
@@ -185,8 +190,8 @@ class Connection:
         *,
         send_at_once: Callable[[bytes], int] | None = None,
     ) -> None:
-        """`send_at_once` sends as much as the socket accepts without waiting, and returns the
-        number of bytes; None if only the writer can send (TLS)."""
+        """Initialize the connection. `send_at_once` sends as much as the socket accepts without
+        waiting and returns the number of bytes; it is None if only the writer can send (TLS)."""
         self.node = node
         self.config = config
         self.api_versions: dict[int, tuple[int, int]] = {}
@@ -202,7 +207,8 @@ class Connection:
         """Whether the writer is sending."""
 
         self._begun = False
-        """Whether `_outgoing` starts with the rest of a request: nothing may be sent before it."""
+        """Whether `_outgoing` starts with the rest of a request, so that nothing may be sent before
+        it."""
 
         self._on_request = on_request
         self._correlation_id = 0
@@ -211,7 +217,7 @@ class Connection:
         self._wake_writer = trio.Event()
         self._throttled_until = 0.0
         self._served = False
-        """Whether anything but ApiVersions was answered."""
+        """Whether any request but ApiVersions has been answered."""
 
         self._log_in_at = math.inf
         """When this client must authenticate again, before it sends anything else (KIP-368)."""
@@ -223,7 +229,7 @@ class Connection:
         """Set once the connection is unusable."""
 
         self.on_lost: Callable[[], None] | None = None
-        """Called as soon as the peer is found to be gone, before any waiting task gets its
+        """Called as soon as the peer is known to be gone, before any waiting task gets its
         error."""
 
     @property
@@ -232,7 +238,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests that were submitted and are not answered."""
+        """The number of requests that were submitted and not answered."""
         return len(self._unanswered)
 
     @property
@@ -247,15 +253,14 @@ class Connection:
         return trio.current_time() - self._unanswered[0].started if self._unanswered else 0.0
 
     def is_clogged(self, for_s: float) -> bool:
-        """Whether nothing was answered for `for_s` seconds and no caller waits anymore. A broker
-        answers in order, so a new request would wait for the old ones."""
+        """Return whether nothing was answered for `for_s` seconds and no caller waits anymore. A
+        broker answers in order, so a new request would wait for the old ones."""
         waiting = self._unanswered
         return self.waited_s >= for_s and bool(waiting) and all(p.abandoned for p in waiting)
 
     def version_of(self, api_key: int, *, low: int = 0, high: int = 32767) -> int:
-        """The newest version of an API that both sides know within [low, high].
-
-        Raises KafkaError UNSUPPORTED_VERSION.
+        """Return the newest version of an API that both sides support within [low, high]. Raises
+        KafkaError UNSUPPORTED_VERSION.
         """
         api = MESSAGES[api_key]
         theirs = self.api_versions.get(api_key)
@@ -288,8 +293,8 @@ class Connection:
         """Send a request, or queue it after those submitted before. Raises Closed or Disconnected
         if the connection has ended.
 
-        `answered=False` is for a produce with acks=0, which has no answer: it is done once the
-        socket has accepted it. Exceptions raised by `FORBIDS` pass through unchanged.
+        `answered=False` is for a produce with acks=0, which has no answer: the request is done once
+        the socket has accepted it. Exceptions raised by `FORBIDS` pass through unchanged.
         """
         if self._closed is not None:
             raise without_frames(self._closed)
@@ -315,8 +320,8 @@ class Connection:
         return pending
 
     def _send_now(self, frame: bytes, now: float) -> int:
-        """Send as much of a frame as the socket accepts if nothing is queued before it; returns the
-        number of bytes."""
+        """Send as much of a frame as the socket accepts, if nothing is queued before it. Returns
+        the number of bytes."""
         if (
             self._send_at_once is None
             or self._outgoing
@@ -339,7 +344,7 @@ class Connection:
         high: int = 32767,
         timeout_ms: float | None = None,
     ) -> Any:
-        """Send `request` and wait for its answer, in the newest common version unless one is
+        """Send `request` and wait for its answer. Uses the newest common version unless one is
         given."""
         if version is None:
             version = self.version_of(request.API_KEY, low=low, high=high)
@@ -369,7 +374,7 @@ class Connection:
             self._finish(pending, None, 0, self._closed)
 
     def _lose(self, failure: Exception) -> None:
-        """End the connection because its peer is gone."""
+        """Close the connection because its peer is gone."""
         if self.on_lost is not None and self._closed is None:
             self.on_lost()
         self.close(failure)
@@ -384,8 +389,8 @@ class Connection:
                     nursery.start_soon(self._watch_deadlines)
                     task_status.started()
                     failure = await self._read()
-                    # At once: a writer in the same turn would only see that the connection is over,
-                    # not the peer's last answer.
+                    # Send at once: a writer in the same turn of the loop would only see that the
+                    # connection is closed, not the peer's last answer.
                     self._lose(failure)
                     nursery.cancel_scope.cancel()
         finally:
@@ -463,7 +468,7 @@ class Connection:
 
     async def _read_large(self, head: memoryview, size: int) -> bytearray:
         """Receive the rest of an answer that begins with `head`. Memory grows with the bytes
-        received, not with the claimed size."""
+        received, not with the size that the peer claims."""
         frame = bytearray(head)
         filled = len(frame)
         while filled < size:
@@ -487,8 +492,8 @@ class Connection:
             raise ProtocolError(
                 f"an answer to request {correlation_id}, but {pending.correlation_id} was expected"
             )
-        # Decoded while still in the queue, so that if it is malformed, its request fails like the
-        # others.
+        # Decode the answer while its request is still in the queue, so that a malformed answer
+        # fails this request like the others.
         cls = MESSAGES[api_key].response
         if api_key == API_VERSIONS and bytes(frame[position : position + 2]) == b"\x00\x23":
             response = decode(cls, frame, 0, position)[0]
@@ -537,18 +542,16 @@ class Connection:
         )
 
     def _wake_by(self, deadline: float) -> None:
-        """Make `_watch_deadlines` wake no later than `deadline`. If it wakes too early, it checks
-        again, which is cheaper than moving its deadline for each request."""
+        """Make sure that `_watch_deadlines` wakes no later than `deadline`. It may wake too early
+        and check again, which is cheaper than moving its deadline for each request."""
         scope = self._deadline_scope
         if scope is not None and deadline < scope.deadline:
             scope.deadline = deadline
 
     def _next_deadline(self) -> float:
-        """When to give up the connection: at the deadline of the first unanswered request, or after
-        a long idle time.
-
-        Timeouts differ between requests, but answers come in order, so the earliest deadline
-        decides.
+        """Return when to give up the connection: at the deadline of the first unanswered request,
+        or after a long idle time. Time limits differ between requests, but answers arrive in order,
+        so the earliest deadline decides.
         """
         if self._unanswered:
             return min(pending.deadline for pending in self._unanswered)
@@ -593,7 +596,7 @@ class Connection:
         await self._authenticate(self._ask)
 
     async def _authenticate(self, ask: Callable[[Any, int], Awaitable[Any]]) -> None:
-        from pk.net.client.sasl import log_in  # 9 ms, which few programs need
+        from pk.net.client.sasl import log_in  # the import takes 9 ms; few programs need it
 
         lifetime_ms = await log_in(self.config, self.node.host, self.version_of, ask)
         self._end_session_after(lifetime_ms)
@@ -603,16 +606,16 @@ class Connection:
 
     def _end_session_after(self, lifetime_ms: int) -> None:
         if lifetime_ms > 0:
-            # A random time in between, like Java clients: clients that started together must not
-            # all authenticate at once.
+            # A random time in between, as in Java's client, so that clients that started together
+            # do not all authenticate at once.
             share = random.uniform(LOG_IN_SHARE_MIN, LOG_IN_SHARE_MAX)
             self._log_in_at = trio.current_time() + lifetime_ms * share / 1000
         else:
             self._log_in_at = math.inf
 
     async def _log_in_again(self) -> bool:
-        """Authenticate on the open connection, from the writer, while queued requests wait. False
-        if the connection ended."""
+        """Authenticate on the open connection, from the writer, while queued requests wait. Returns
+        False if the connection ended."""
         try:
             await self._authenticate(self._ask_before_others)
         except (KafkaError, ClientError, SaslError) as e:
@@ -656,13 +659,13 @@ class Connection:
 
 
 _LOOKED_AT: Final = 2_000
-"""How many parts of an answer are searched for errors, so that a trace does not cost more than its
+"""How many parts of an answer to search for errors, so that a trace does not cost more than its
 request."""
 
 
 def _error_of(response: Any) -> str | None:
-    """The names of the errors in an answer with their counts: its own error, else those of its
-    topics, groups and so on."""
+    """Return the names of the errors in an answer with their counts: its own error, else those of
+    its topics, groups and so on."""
     code = getattr(response, "error_code", 0)
     if code:
         return error_name(code)
@@ -715,8 +718,8 @@ def _why(error: BaseException) -> str:
 
 
 def _tell_of_connect(node: Node, started: float, error: str | None) -> None:
-    """Trace a new connection or its failure; a client's own `on_request` is called for requests
-    only."""
+    """Trace a new connection or the failure to connect. A client's own `on_request` gets only
+    requests."""
     traced = TRACED.get()
     if traced is None:
         return
@@ -738,11 +741,11 @@ def _set_buffers(sock: trio.socket.SocketType, config: ClientConfig) -> None:
 
 
 async def _secured(sock: trio.socket.SocketType, node: Node, config: ClientConfig) -> Socket:
-    """The socket, with TLS if the config requires it. Raises ConnectFailed, ConfigError,
-    OSError."""
+    """Return the socket, wrapped in TLS if the config requires it. Raises ConnectFailed,
+    ConfigError, OSError."""
     if not config.uses_tls:
         return sock
-    # Only a client with TLS pays for OpenSSL's import.
+    # Only clients that use TLS import OpenSSL, which is slow.
     from pk.net.client.tls import begin_tls
 
     try:
@@ -763,7 +766,7 @@ async def connect(
     """Connect to `node` and agree on versions; the connection's tasks run in `nursery`.
 
     Raises ConnectFailed, which names the address and the failure, and KafkaError for a failed login
-    (`LOGIN_FAILED`). Cancellation leaves nothing behind.
+    (`LOGIN_FAILED`). A cancelled call leaves no open connection.
     """
     wait_ms = setup_timeout_ms or config.socket_connection_setup_timeout_ms
     started = trio.current_time()
@@ -807,7 +810,7 @@ async def connect(
     except (ClientError, ProtocolError) as e:
         connection.close()
         reason = f"connected, but it does not answer as a Kafka broker: {e}"
-        # Behind TLS, a probe without this client's keys could only learn less.
+        # Behind TLS, a probe without this client's keys would not learn more.
         certain = config.uses_tls
         raise ConnectFailed(
             node.address, reason, node_id=node.node_id, reached=True, certain=certain

@@ -5,9 +5,9 @@
         async for record in consumer:
             ...
 
-Everything that waits for brokers runs in the background (fetcher, positions, group). `poll` returns
-the records that have arrived, and only `poll` adds and removes partitions, so between two polls
-nothing changes for the program.
+Background tasks wait for the brokers (fetcher, positions, group). `poll` returns the records that
+have arrived. Only `poll` adds and removes partitions, so nothing changes for the program between
+two polls.
 
 With `enable.auto.commit`, a poll commits the records that earlier polls returned, so records are
 processed at least once. For at most once, commit between poll and processing. When the block ends,
@@ -56,7 +56,7 @@ from pk.net.client.subscription import ConsumerRecord, FetchedBatch, OnRecords, 
 from pk.net.client.watch import Watch
 
 Rebalanced = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
-"""Called inside `poll` with the partitions that were revoked or assigned."""
+"""An async callback that `poll` calls with the partitions that were revoked or assigned."""
 
 _CLOSE_MS: Final = 5_000
 _LEAVE_MS: Final = 1_000
@@ -111,7 +111,7 @@ class Consumer:
         self._topics: frozenset[str] | None = None
         self._pattern: re.Pattern[str] | None = None
         self._matched_by_group = False
-        """Whether the group's coordinator matches topics with the pattern."""
+        """Whether the group's coordinator matches topics against the pattern."""
         self._on_revoked: Rebalanced | None = None
         self._on_assigned: Rebalanced | None = None
         self._on_lost: Rebalanced | None = None
@@ -121,7 +121,7 @@ class Consumer:
         self._records_consumed = 0
         self._on_records: OnRecords | None = None
         self._closing = False
-        """Whether it is closed, or is making its last commits."""
+        """Whether the consumer is closed or is making its last commits."""
 
         self._closed = False
         cluster.on_metadata.append(self._metadata_changed)
@@ -136,13 +136,14 @@ class Consumer:
         on_request: OnRequest | None = None,
         on_records: OnRecords | None = None,
     ) -> AsyncGenerator[Self]:
-        """A consumer of the cluster that `bootstrap` belongs to. Connects on first use; closed at
-        the end of the block.
+        """Open a consumer of the cluster that `bootstrap` belongs to. The consumer connects on
+        first use and is closed when the block ends.
 
         `bootstrap` is `host:port` with commas between several, or a sequence of them. `config` has
         consumer configs by Kafka's names, as strings or values. `on_request` is called after each
-        request, for traces. `on_records` is called with the records that `poll` returns or the
-        loop yields, and the time at which the poll began (ns since 1970); not with whole batches.
+        request, for traces. `on_records` is called with the records that `poll` returns or the loop
+        yields, and the time at which the poll began (ns since 1970). It does not get the batches of
+        `poll_batches`.
 
         Raises ConfigError for an unknown or invalid config.
         """
@@ -155,7 +156,7 @@ class Consumer:
                 yield consumer
 
     def start(self) -> None:
-        """Starts the background tasks; `open_consumer` calls it."""
+        """Start the background tasks. `open_consumer` does this."""
         self._nursery.start_soon(self._watch.run)
         self._nursery.start_soon(self._positions.run)
 
@@ -181,7 +182,7 @@ class Consumer:
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """This consumer as the group's coordinator knows it, for `Producer.send_offsets`. Raises
+        """This consumer as its group's coordinator knows it, for `Producer.send_offsets`. Raises
         ValueError without `group.id`."""
         if self._group is None:
             raise ValueError("a consumer without group.id has no group")
@@ -189,8 +190,8 @@ class Consumer:
         return GroupMetadata(self._group.group_id, m.member_id, m.generation, m.instance_id)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads exactly `partitions`, without group assignment. Partitions that were assigned
-        before keep their positions.
+        """Read exactly `partitions`, without group assignment. Partitions that were assigned before
+        keep their positions.
 
         Raises ValueError while topics are subscribed to.
         """
@@ -211,14 +212,14 @@ class Consumer:
         on_assigned: Rebalanced | None = None,
         on_lost: Rebalanced | None = None,
     ) -> None:
-        """Has the group assign partitions of `topics`, or of all topics whose whole name matches
+        """Let the group assign partitions of `topics`, or of all topics whose whole name matches
         `pattern`. Give one of them.
 
         With `group.protocol=consumer` the coordinator matches a pattern given as a string, by RE2
         (KIP-848). The client itself matches a compiled pattern, one that the coordinator cannot
         match, and one that would match internal topics under `exclude.internal.topics`.
 
-        `poll` calls `on_revoked` before partitions are given up, so that it can commit, `on_lost`
+        `poll` calls `on_revoked` before partitions are revoked, so that it can commit, `on_lost`
         (default: `on_revoked`) after partitions were lost, and `on_assigned` with new partitions.
         Each gets a tuple of partitions.
 
@@ -256,7 +257,7 @@ class Consumer:
             self._nursery.start_soon(self._group.run)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group, or drops the partitions assigned by hand. With `enable.auto.commit` it
+        """Leave the group, or drop the partitions assigned by hand. With `enable.auto.commit` it
         tries to commit first."""
         self._check()
         group = self._group
@@ -274,7 +275,7 @@ class Consumer:
             await group.leave()
 
     def enforce_rebalance(self) -> None:
-        """Makes the group assign its partitions again at the next poll, for example because the
+        """Make the group assign its partitions again at the next poll, for example because the
         inputs of the program's own assignor have changed. Raises ValueError if nothing is
         subscribed, and with `group.protocol=consumer`, because then the coordinator decides."""
         self._check()
@@ -297,9 +298,9 @@ class Consumer:
     # positions
 
     def seek(self, partition: TopicPartition, offset: int, *, leader_epoch: int = -1) -> None:
-        """Continues at `offset`. With the `leader_epoch` of the record before it, the consumer
-        notices if the log was truncated below `offset` (KIP-320). Raises ValueError for a negative
-        offset, KeyError.
+        """Continue at `offset`. Given the `leader_epoch` of the record before it, the consumer
+        detects that the log was truncated below `offset` (KIP-320). Raises ValueError for a
+        negative offset, KeyError.
         """
         if offset < 0:
             raise ValueError(f"not an offset: {offset}")
@@ -332,7 +333,7 @@ class Consumer:
         self._fetch_soon()
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that `poll` returns; waits until it is known.
+        """Return the offset of the next record that `poll` returns. Waits until it is known.
 
         Raises NoOffset if there is no committed offset and `auto.offset.reset` is none, KafkaError,
         KeyError, and trio.TooSlowError after `default.api.timeout.ms`.
@@ -345,13 +346,13 @@ class Consumer:
             return found
 
     def position_nowait(self, partition: TopicPartition) -> int | None:
-        """Like `position`, without waiting: None until it is known. Raises KeyError."""
+        """Like `position`, but return None instead of waiting. Raises KeyError."""
         state = self._state(partition)
         return state.position if state.has_position else None
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """The number of offsets between the position and the high watermark of the last fetch; None
-        before the first fetch. Raises KeyError."""
+        """Return the number of offsets between the position and the high watermark of the last
+        fetch; None before the first fetch. Raises KeyError."""
         return self._state(partition).lag
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
@@ -372,14 +373,14 @@ class Consumer:
         }
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Returns no records of `partitions` until `resume`; fetched records are kept. Raises
+        """Return no records of `partitions` until `resume`; fetched records stay buffered. Raises
         KeyError."""
         for partition in partitions:
             self._state(partition).paused = True
         self._fetcher.wake()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ends a pause. Raises KeyError."""
+        """Resume paused partitions. Raises KeyError."""
         for partition in partitions:
             self._state(partition).paused = False
         self._fetcher.wake()
@@ -388,23 +389,24 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> Answers[TopicPartition, ListedOffset]:
-        """The first offset of each partition (ListOffsets); a KafkaError or ClientError for each
-        that failed."""
+        """Return the first offset of each partition (ListOffsets), or the KafkaError or ClientError
+        of a partition that failed."""
         return await self._list(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> Answers[TopicPartition, ListedOffset]:
-        """The offset after the last record that this consumer may read, for each partition: the
-        high watermark, or with read_committed the last stable offset. A KafkaError or ClientError
-        for each that failed."""
+        """Return the offset after the last record that this consumer may read, for each partition:
+        the high watermark, or with read_committed the last stable offset. A partition that failed
+        has a KafkaError or ClientError instead."""
         return await self._list(dict.fromkeys(partitions, LATEST))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> Answers[TopicPartition, ListedOffset]:
-        """The offset of the first record with at least the given timestamp (epoch milliseconds) in
-        each partition; -1 if there is none. A KafkaError or ClientError for each that failed."""
+        """Return the offset of the first record with at least the given timestamp (epoch
+        milliseconds) in each partition; -1 if there is none. A partition that failed has a
+        KafkaError or ClientError instead."""
         return await self._list(timestamps)
 
     async def _list(
@@ -414,7 +416,7 @@ class Consumer:
         return await lookup.list_offsets(timestamps, isolation=self._positions.isolation)
 
     async def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        """The partitions of a topic. The request may create the topic, depending on
+        """Return the partitions of a topic. The request may create the topic, depending on
         `allow.auto.create.topics`.
 
         Raises KafkaError, for example UNKNOWN_TOPIC_OR_PARTITION after `default.api.timeout.ms`,
@@ -432,9 +434,9 @@ class Consumer:
     async def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """The next records, at most `records_max` (default: `max.poll.records`). Waits for the
-        first one at most `timeout_ms` milliseconds (default: forever), then returns an empty list.
-        Partitions take turns.
+        """Return the next records, at most `records_max` (default: `max.poll.records`). Waits at
+        most `timeout_ms` milliseconds (default: forever) for the first one; after that, returns an
+        empty list. Partitions take turns.
 
         Raises KafkaError or ClientError for errors that cannot be retried. A cancelled poll loses
         no records.
@@ -465,8 +467,8 @@ class Consumer:
     async def poll_batches(
         self, *, timeout_ms: float | None = None, bytes_max: int | None = None
     ) -> list[FetchedBatch]:
-        """Like `poll`, but returns whole record batches as the broker sent them, to decode them
-        into columns or pass the bytes on.
+        """Like `poll`, but return whole record batches as the broker sent them, to decode them into
+        columns or pass the bytes on.
 
         Returns everything buffered, up to about `bytes_max` bytes (default: `fetch.max.bytes`), but
         at least one batch. Leaves out control batches and, with read_committed, those of aborted
@@ -496,10 +498,10 @@ class Consumer:
         return batches
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Yields each record, without end. Raises what `poll` raises.
+        """Yield records forever. Raises what `poll` raises.
 
         The position is just after the last record yielded, so `commit` and the end of the block
-        never commit records that the loop did not get.
+        never commit records that the loop has not received.
         """
         while True:
             records = await self.poll(records_max=1)
@@ -509,7 +511,7 @@ class Consumer:
                     break
 
     def _take_next(self, records: list[ConsumerRecord]) -> bool:
-        """Append the next buffered record, preferably of the partition served last; returns whether
+        """Append the next buffered record, preferably of the partition served last. Returns whether
         there was one."""
 
         def take(state: PartitionState) -> bool:
@@ -533,8 +535,8 @@ class Consumer:
         taken: Callable[[], bool],
         timeout_ms: float | None,
     ) -> None:
-        """Wait until there is something to take, and take it. Only `_arrived` waits, and takes
-        nothing: a poll that is cancelled has lost nothing."""
+        """Wait until there is something to take, and take it. Only `_arrived` waits, and it takes
+        nothing, so a cancelled poll loses nothing."""
         self._check()
         deadline = trio.current_time() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
         while True:
@@ -544,7 +546,7 @@ class Consumer:
                 return
 
     async def _arrived(self, deadline: float) -> None:
-        """Do the group's work, commit if it is time, and wait until `deadline` for a batch."""
+        """Do the group's steps, commit if it is time, and wait until `deadline` for a batch."""
         group = self._group
         if group is not None:
             group.polling += 1
@@ -570,7 +572,7 @@ class Consumer:
                 group.last_poll = trio.current_time()
 
     def _take(self, take: Callable[[PartitionState], bool]) -> None:
-        """Serve partitions in turn, starting with the one after the last served."""
+        """Take from partitions in turn, starting with the one after the last served."""
         states = [s for s in self._states.values() if s.has_data]
         for index, state in enumerate(states):
             if state.partition == self._last_served:
@@ -581,7 +583,7 @@ class Consumer:
                 break
 
     def _serve(self, state: PartitionState, take: Callable[[PartitionState], bool]) -> bool:
-        """Take from one partition; returns whether to continue with the next."""
+        """Take from one partition. Returns whether to continue with the next."""
         full_bytes = self.config.max_partition_fetch_bytes
         was_full = state.buffered_bytes >= full_bytes
         more = take(state)
@@ -606,8 +608,8 @@ class Consumer:
             raise without_frames(group.fatal)
 
     def _has_done(self, step: Step) -> bool:
-        """Whether the partitions are as a step wants them, even if the callback failed or was
-        cancelled."""
+        """Return whether the partitions are as the step requires, even if the callback failed or
+        was cancelled."""
         if step.kind is StepKind.ASSIGN:
             return step.done or self._states.keys() == frozenset(step.partitions)
         return self._states.keys().isdisjoint(step.partitions)
@@ -624,7 +626,7 @@ class Consumer:
             step.again = True
             await self._revoke(gone, lost=False)
         if step.done:
-            return  # withdrawn in the meantime
+            return  # the group withdrew the step meanwhile
         added = tuple(p for p in step.partitions if p not in self._states)
         self._add(added)
         if self._on_assigned is not None:
@@ -640,7 +642,7 @@ class Consumer:
                 await self._commits.commit_positions()
         except trio.Cancelled:
             for state in states:
-                state.revoking = False  # the program still has them: nothing is committed
+                state.revoking = False  # the program still owns them: nothing is committed
             raise
         try:
             callback = self._on_revoked
@@ -657,8 +659,8 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> Answers[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offset of the group for each partition (OffsetFetch), None without one, or
-        the partition's error.
+        """Return the group's committed offset for each partition (OffsetFetch): None if there is
+        none, or the partition's error.
 
         Raises KafkaError or ClientError if the whole request fails, ValueError without `group.id`.
         """
@@ -667,14 +669,14 @@ class Consumer:
         )
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets that `commit` commits by default: for each partition that has a position, the
-        offset after the last record that the program got."""
+        """Return the offsets that `commit` commits by default: for each partition that has a
+        position, the offset after the last record returned to the program."""
         return self._commits.consumed()
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commits `offsets`, each that of the next record to read (None: the position of every
+        """Commit `offsets`, each the offset of the next record to read (None: the position of every
         partition), and waits for the answer (OffsetCommit).
 
         Raises KafkaError with UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS if the
@@ -755,7 +757,8 @@ class Consumer:
         self._fetcher.follow_leaders()
 
     def _hides_topics_of(self, pattern: re.Pattern[str]) -> bool:
-        """Whether some topics that match are excluded, which a coordinator does not know."""
+        """Return whether the pattern matches topics that `exclude.internal.topics` hides. A
+        coordinator would not hide them."""
         return self.config.exclude_internal_topics and any(
             pattern.fullmatch(name) for name in INTERNAL_TOPICS
         )
@@ -767,7 +770,7 @@ class Consumer:
         self._watch.want()
 
     def _match_pattern(self) -> None:
-        """Subscribe to the topics that match the pattern, once all topics are known."""
+        """Subscribe to the topics that match the pattern, when all topics are known."""
         assert self._pattern is not None and self._group is not None
         metadata = self.cluster.metadata
         if metadata.all_topics_at == float("-inf"):
@@ -792,8 +795,8 @@ class Consumer:
     # the end
 
     async def close(self, *, commit: bool = True) -> None:
-        """Commits (with `enable.auto.commit`, unless `commit` is False), revokes the partitions and
-        leaves the group. Takes at most five seconds. `open_consumer` calls it."""
+        """Commit (with `enable.auto.commit`, unless `commit` is False), revoke the partitions and
+        leave the group. Takes at most five seconds. `open_consumer` does this."""
         if self._closing:
             return
         self._closing = True
@@ -811,7 +814,7 @@ class Consumer:
                 await self._fetcher.close()
 
     async def _give_up(self, *, commit: bool) -> None:
-        """Make the last commit, and the last call of `on_revoked`, which may commit too."""
+        """Make the last commit, and call `on_revoked` for the last time, which may commit too."""
         group = self._group
         if group is None:
             return

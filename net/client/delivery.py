@@ -1,5 +1,5 @@
-"""Results of sending: of one record (`Delivery`), of one call (`Deliveries`), of a batch
-(`BatchDelivered`)."""
+"""The results of sending one record (`Delivery`), the records of one call (`Deliveries`), and a
+batch (`BatchDelivered`)."""
 
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from pk.net.client.accumulator import Batch
 
 class RecordMetadata(NamedTuple):
     """The position of a sent record. `offset` is -1 if the broker did not return it (with acks=0,
-    or for a duplicate it recognized)."""
+    or for a duplicate that the broker recognized)."""
 
     topic: str
     partition: int
@@ -24,22 +24,22 @@ class RecordMetadata(NamedTuple):
 
 
 class OutgoingRecord(Struct):
-    """A record that is about to be sent. `on_send` may change it, for example add headers."""
+    """A record before it is sent. `on_send` may change it, for example add headers."""
 
     topic: str
     value: bytes | None
     key: bytes | None
     headers: list[tuple[str, bytes | None]]
     partition: int | None
-    """None: the partitioner chooses."""
+    """The partition; None: the partitioner chooses."""
 
     timestamp_ms: int | None
-    """None: the time at which it is put into a batch."""
+    """The timestamp; None: the time at which the record is put into a batch."""
 
 
 OnSettled = Callable[[RecordMetadata | BaseException], None]
-"""Called once with the position of a record, or with the error for which it was not sent, in the
-client's own task or thread. It must not raise or wait."""
+"""A function that is called once with the position of a record, or with the error for which it was
+not sent, in the client's own task or thread. It must not raise or wait."""
 
 OnSend = Callable[[OutgoingRecord], OnSettled | None]
 """A function that is called with each record, in the task or thread that sends it. If it returns a
@@ -50,8 +50,8 @@ Seen = tuple[OutgoingRecord, OnSettled | None]
 
 
 class Run(Struct, frozen=True):
-    """Consecutive records of a `send_many`: `count` of them from `offset` on (-1: the broker did
-    not return it)."""
+    """Consecutive records of a `send_many`: `count` records from `offset` on (-1: the broker did
+    not return the offset)."""
 
     partition: TopicPartition
     offset: int
@@ -59,7 +59,7 @@ class Run(Struct, frozen=True):
 
 
 class SentRecord(NamedTuple):
-    """A record of a batch that was sent; `offset` is -1 if it is not known."""
+    """A record of a settled batch; `offset` is -1 if it is not known."""
 
     offset: int
     timestamp_ms: int
@@ -69,8 +69,8 @@ class SentRecord(NamedTuple):
 
 
 class BatchDelivered(Struct, frozen=True):
-    """A settled batch, as passed to `on_delivery`: `error` is None if it was acknowledged.
-    `in_doubt`: it was not, but may be in the log."""
+    """A settled batch, as passed to `on_delivery`. `error` is None if the batch was acknowledged.
+    `in_doubt` means that it was not acknowledged, but may be in the log."""
 
     partition: TopicPartition
     base_offset: int
@@ -78,7 +78,7 @@ class BatchDelivered(Struct, frozen=True):
     error: Exception | None
     in_doubt: bool = False
     data: bytes = b""
-    """The batch as it was sent; empty if it was given up before that, because it is too large."""
+    """The batch as it was sent; empty if the batch was too large to be sent."""
 
     def records(self) -> Iterator[SentRecord]:
         """The records of the batch."""
@@ -99,16 +99,17 @@ class Delivery:
 
     @property
     def place(self) -> tuple[Batch, int]:
-        """The batch that the record was put into, and its index there."""
+        """The batch that contains the record, and the record's index in it."""
         return self._batch, self._index
 
     @property
     def done(self) -> bool:
-        """Whether `wait` would return (or raise) at once."""
+        """Whether `wait` would return or raise at once."""
         return _settled(self._batch, self._index)[0].settled.is_set()
 
     def watch(self, settled: OnSettled) -> None:
-        """Call `settled` with the result of `wait`, or with its error, when there is one."""
+        """Call `settled` with the result of `wait`, or with its error, when the record is
+        settled."""
         timestamp_ms = self._timestamp_ms
 
         def tell(batch: Batch, index: int) -> None:
@@ -118,8 +119,8 @@ class Delivery:
         self._batch.watch(self._index, tell)
 
     async def wait(self) -> RecordMetadata:
-        """Wait until the record is acknowledged. Raises KafkaError or ClientError if it was given
-        up."""
+        """Wait until the record is acknowledged. Raises KafkaError or ClientError if the record
+        failed."""
         await self._settle()
         return self.result()
 
@@ -132,8 +133,8 @@ class Delivery:
             batch, index = _settled(batch, index)
 
     def result(self) -> RecordMetadata:
-        """The result of `wait`, or its error, without waiting. Raises trio.WouldBlock unless
-        `done`."""
+        """Return the result of `wait`, or raise its error, without waiting. Raises trio.WouldBlock
+        unless `done`."""
         batch, index = _settled(self._batch, self._index)
         if not batch.settled.is_set():
             raise trio.WouldBlock
@@ -150,8 +151,8 @@ class Delivery:
 
 
 def _settled(batch: Batch, index: int) -> tuple[Batch, int]:
-    """The batch that now holds record `index` of `batch`, which may have been split, and the index
-    in it."""
+    """Return the batch that now holds record `index` of `batch`, which may have been split, and the
+    index in that batch."""
     while batch.splits:
         first, part = next(s for s in reversed(batch.splits) if s[0] <= index)
         batch, index = part, index - first
@@ -180,8 +181,8 @@ class Deliveries:
         self._runs.append((batch, index, 1))
 
     async def wait(self) -> list[Run]:
-        """Wait until all are settled; returns their positions. Raises the first error, after all
-        are settled."""
+        """Wait until all records are settled, and return their positions. Then raises the first
+        error if any record failed."""
         await self._settle()
         return self.result()
 
@@ -193,8 +194,8 @@ class Deliveries:
             batches += [part for _, part in batch.splits]
 
     def result(self) -> list[Run]:
-        """The result of `wait`, or its error, without waiting. Raises trio.WouldBlock unless all
-        records are settled."""
+        """Return the result of `wait`, or raise its error, without waiting. Raises trio.WouldBlock
+        unless all records are settled."""
         runs: list[Run] = []
         error: Exception | None = None
         pieces = list(reversed(self._runs))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ClientError(Exception):
-    """Base of the errors that arise on the client side."""
+    """The base of the errors that arise in the client."""
 
 
 class ConfigError(ClientError, ValueError):
@@ -18,13 +18,13 @@ class ConfigError(ClientError, ValueError):
 
 
 class ConnectFailed(ClientError):
-    """No connection could be made. `address` is the requested one, `reason` a phrase that describes
-    the failure.
+    """No connection could be made. `address` is the requested address, and `reason` a phrase that
+    describes the failure.
 
-    `node_id` is the broker that is advertised there, -1 for a bootstrap address, advertised or not.
-    `reached` is whether the connection was accepted by a server that then did not speak Kafka;
-    `certain` is whether no probe could tell more; `by_config` is whether the reason says which
-    config to change, so that another address would not help.
+    `node_id` is the broker that advertises the address; -1 for a bootstrap address, even if a
+    broker advertises it. `reached` tells whether a server accepted the connection but did not speak
+    Kafka, `certain` whether a probe would not learn more, and `by_config` whether the reason names
+    the config to change, so that another address would not help.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class RequestTimedOut(ClientError):
 
 
 class Unanswered(RequestTimedOut):
-    """The time limit of the whole operation passed without an answer from these nodes: they may
-    hang with their connections open. Nodes with a negative id are bootstrap addresses whose brokers
-    are not known yet."""
+    """The time limit of the whole operation passed without an answer from `nodes`: they may hang
+    with their connections open. Nodes with a negative id are bootstrap addresses whose brokers are
+    not known yet."""
 
     def __init__(self, nodes: "Sequence[Node]", waited_ms: float) -> None:
         named = [f"{n.node_id} at {n.address}" for n in nodes if n.node_id >= 0]
@@ -99,8 +99,8 @@ class Unanswered(RequestTimedOut):
 
 
 class Straggler(RequestTimedOut):
-    """A broker did not answer within `pk.straggler.timeout.ms` of the others: it may hang with its
-    connections open."""
+    """A broker did not answer within `pk.straggler.timeout.ms` after the others had: it may hang
+    with its connections open."""
 
     def __init__(self, node_id: int, address: str, waited_ms: float) -> None:
         super().__init__(
@@ -110,9 +110,9 @@ class Straggler(RequestTimedOut):
 
 
 class ControllerSilent(RequestTimedOut):
-    """The controller did not answer within `pk.straggler.timeout.ms`, though brokers do: it may
-    hang, and no other node has taken over. `nodes` were asked: each is the controller itself, or
-    forwards requests to it. A request that `changes` something waited until
+    """The controller did not answer within `pk.straggler.timeout.ms`, although brokers do: it may
+    hang, and no other node has taken over. `nodes` are the nodes that were asked: each is the
+    controller, or forwards requests to it. A request that `changes` something waited until
     `default.api.timeout.ms`, and may still take effect."""
 
     def __init__(self, nodes: "Sequence[Node]", waited_ms: float, *, changes: bool = False) -> None:
@@ -125,8 +125,8 @@ class ControllerSilent(RequestTimedOut):
 
 class ControllerDown(ClientError):
     """The controller cannot answer, according to the program that started it on this machine: its
-    process is stopped or paused. `step` is the command that restores it. If the request was
-    `asked`, a broker has received it and may still forward it."""
+    process is stopped or paused. `step` is the command that resumes it. `asked` means that a broker
+    has received the request and may still forward it."""
 
     def __init__(self, why: str, step: str, *, asked: bool = False) -> None:
         then = ", and the request may still take effect then" if asked else ""
@@ -136,7 +136,7 @@ class ControllerDown(ClientError):
 
 
 class NotUp(KafkaError):
-    """A broker requested by its id is down: no other can answer for it."""
+    """The broker with a requested id is down: no other broker can answer for it."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, "it is not up")
@@ -188,7 +188,7 @@ COORDINATOR_MOVED: Final = (
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Whether the same request may succeed later, even if its broker is down now."""
+    """Return whether the same request may succeed later, even if its broker is down now."""
     return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 

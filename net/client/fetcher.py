@@ -2,12 +2,13 @@
 sessions (KIP-227).
 
 The task sends the next Fetch once the buffer of every partition that it reads has room again
-(`max.partition.fetch.bytes`). Fetching some partitions while another's buffer is full would starve
-that one: once drained it would have to wait for the others' long poll. Partitions whose position is
-being looked up are left out, since that may take as long as their leader is unavailable.
+(`max.partition.fetch.bytes`). Fetching some partitions while the buffer of another is full would
+starve that partition: once drained, it would have to wait for the long poll of the others.
+Partitions whose position is being looked up are left out, since the lookup may take as long as
+their leader is unavailable.
 
-In a session, requests list only changes: partitions with a new offset, and those to forget.
-Responses list only partitions with news. The response for a partition that has since been seeked
+In a session, requests list only changes: partitions with a new offset, and partitions to forget.
+Responses list only partitions with new data. The response for a partition that was seeked meanwhile
 (`PartitionState.version`), or revoked and assigned again (another `PartitionState`), is dropped.
 """
 
@@ -48,11 +49,11 @@ _MOVED: Final = (
 )
 
 Asked = dict[TopicPartition, tuple[PartitionState, int, int]]
-"""Partition → (its state, the version of that, the offset) in a Fetch request."""
+"""Partition → (its state, the version of the state, the offset) in a Fetch request."""
 
 
 class Session:
-    """The broker's state of our fetch session."""
+    """The broker's fetch session, as the client knows it."""
 
     def __init__(self) -> None:
         self.reset()
@@ -66,9 +67,9 @@ class Session:
     def request(
         self, wanted: dict[TopicPartition, tuple[Uuid, FetchPartition]], *, by_id: bool
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """The topics to list and those to forget, so that the broker's session becomes `wanted`.
-        `by_id` is whether the session uses topic ids. In a session that uses names, a recreated
-        topic is the same topic, and forgetting the old one would remove it."""
+        """Return the topics to list and the topics to forget, so that the broker's session becomes
+        `wanted`. `by_id` tells whether the session uses topic ids. In a session that uses names, a
+        recreated topic is the same topic, and forgetting the old one would remove it."""
         if self.epoch == 0:
             self.partitions = dict(wanted)
             return _topics(wanted), []
@@ -86,7 +87,7 @@ class Session:
         return _topics(news), forgotten
 
     def answered(self, session_id: int) -> None:
-        """Advance to the next epoch; session 0 means that the broker has no session."""
+        """Advance to the next epoch. Session id 0 means that the broker has no session."""
         if session_id == 0:
             self.reset()
         else:
@@ -105,20 +106,20 @@ def _topics(partitions: dict[TopicPartition, tuple[Uuid, FetchPartition]]) -> li
 
 
 class FetcherEvents(NamedTuple):
-    """The functions of a consumer that its fetcher calls to report something."""
+    """The callbacks of a consumer's fetcher."""
 
     on_news: Callable[[], None]
-    """A response was taken; the partitions may have records."""
+    """Called when a response was buffered: the partitions may have records."""
     on_failure: Callable[[Exception], None]
-    """A poll must raise this."""
+    """Called with an error that a poll must raise."""
     on_out_of_range: Callable[[PartitionState], None]
-    """The log of the partition's leader does not have its position."""
+    """Called for a partition whose position is not in the leader's log."""
     want_metadata: Callable[[], None]
-    """A leader cannot be reached, or has changed."""
+    """Called if a leader cannot be reached or has changed."""
 
 
 class Fetcher:
-    """All fetching of a consumer. `states` is the consumer's own dict of its partitions."""
+    """The fetching of a consumer. `states` is the consumer's own dict of its partitions."""
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class Fetcher:
             broker.wake()
 
     def follow_leaders(self) -> None:
-        """Like `wake`, but also start tasks for new brokers, after a change of the partitions or
+        """Start tasks for new leaders, and wake all tasks, after a change of the partitions or
         their leaders."""
         self._follow_leaders(trio.current_time())
 
@@ -157,8 +158,8 @@ class Fetcher:
         self.wake()
 
     def node_of(self, state: PartitionState, now: float) -> int:
-        """The node to fetch a partition from: the replica named by its leader (KIP-392), else the
-        leader; -1 if unknown."""
+        """Return the node to fetch a partition from: the preferred replica that the leader named
+        (KIP-392), else the leader; -1 if unknown."""
         if state.preferred_replica >= 0:
             if not self._is_over(state, now):
                 return state.preferred_replica
@@ -166,21 +167,22 @@ class Fetcher:
         return self.cluster.metadata.leader(state.partition)[0]
 
     def _is_over(self, state: PartitionState, now: float) -> bool:
-        """Whether the time of the replica named by a partition's leader has expired."""
+        """Return whether the preferred replica has expired or is no longer a broker of the
+        cluster."""
         known = state.preferred_replica in self.cluster.metadata.brokers
         return not known or now >= state.preferred_until
 
     def _end_preferences(self, now: float) -> None:
-        """Return to the leaders from replicas whose time has expired, since the leaders' tasks may
+        """Switch partitions whose preferred replica has expired to their leaders, whose tasks may
         be asleep or not started yet. Handles all partitions at once: many expire together, and each
-        `_follow_leaders` scans all."""
+        `_follow_leaders` scans all partitions."""
         for state in self.states.values():
             if state.preferred_replica >= 0 and self._is_over(state, now):
                 state.preferred_replica = -1
         self._follow_leaders(now)
 
     async def close(self) -> None:
-        """Make brokers forget our sessions, as far as possible without waiting."""
+        """End the sessions at the brokers, as far as possible without waiting."""
         for broker in self._brokers.values():
             broker.end_session()
         await trio.lowlevel.checkpoint()
@@ -223,7 +225,8 @@ class BrokerFetcher:
                 await trio.sleep(self.config.retry_backoff_ms / 1000)
 
     def _fetchable(self, now: float) -> tuple[list[PartitionState], float]:
-        """The partitions to fetch from this broker, and when to check again if there are none."""
+        """Return the partitions to fetch from this broker, and when to check again if there are
+        none."""
         fetcher = self.fetcher
         states: list[PartitionState] = []
         due = float("inf")
@@ -238,7 +241,7 @@ class BrokerFetcher:
             if state.position_epoch >= 0 and (
                 metadata.leader(state.partition)[1] > state.leader_epoch
             ):
-                continue  # another leader: the position is being checked against it
+                continue  # another leader: the position is being validated against its log
             if state.not_before > now:
                 due = min(due, state.not_before)
                 continue
@@ -346,7 +349,7 @@ class BrokerFetcher:
         fetcher, code = self.fetcher, data.error_code
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.preferred_replica >= 0:
-                state.preferred_replica = -1  # the leader may have it
+                state.preferred_replica = -1  # the leader may have the offset
             else:
                 fetcher.events.on_out_of_range(state)
             fetcher.follow_leaders()
@@ -368,7 +371,7 @@ class BrokerFetcher:
         fetcher.events.on_failure(KafkaError(code, str(state.partition)))
 
     def end_session(self) -> None:
-        """Make the broker forget the session, if there is a connection for it."""
+        """End the session at the broker, if there is a connection for it."""
         connection = self.fetcher.cluster.ready_connection(self.node_id, _PURPOSE)
         if connection is None or not self.session.session_id:
             return
@@ -381,4 +384,4 @@ class BrokerFetcher:
         try:
             connection.submit(request, connection.version_of(FETCH, low=7))
         except (ClientError, KafkaError, ProtocolError):
-            return  # it will forget us on its own
+            return  # the broker will drop the session by itself

@@ -2,7 +2,7 @@
 
 One background task holds the membership. It does not change the program's partitions itself:
 partitions are revoked and assigned only while the program is inside `poll`, when no record is being
-processed. So the task hands `poll` a `Step`, and continues to send heartbeats until the step is
+processed. So the task passes `poll` a `Step`, and continues to send heartbeats until the step is
 done:
 
     outside -- JoinGroup, SyncGroup --> Step assign --> stable -- must join again --> (again)
@@ -12,9 +12,9 @@ done:
                                                            |
                                                            +--> Step lost --> outside
 
-With the eager protocol everything is given up before joining again; with the cooperative one
-(KIP-429) a member keeps its partitions, learns which ones to revoke, revokes them, and joins again
-so that another member may get them.
+With the eager protocol, a member revokes all partitions before it joins again. With the cooperative
+protocol (KIP-429), it keeps its partitions, learns which ones to revoke, revokes them, and joins
+again so that other members get them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +49,7 @@ _PURPOSE: Final = "group"
 _JOIN_SLACK_MS: Final = 5_000
 
 IDLE_S: Final = 0.5
-"""While the program does not poll: how often a member checks whether it does again, in seconds."""
+"""How often, in seconds, to check whether an idle program polls again."""
 
 _FORGOTTEN: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 _AGAIN: Final = (
@@ -62,13 +62,14 @@ _AGAIN: Final = (
 
 
 class Membership(Struct, frozen=True):
-    """The identity of the member that commits have to send."""
+    """The identity of the member that a commit must send."""
 
     member_id: str = ""
     generation: int = -1
     instance_id: str | None = None
     stay: int = 0
-    """Counts how often the membership has ended: since then, others may have had our partitions."""
+    """How many memberships have ended. If it has changed, other members may have had our
+    partitions."""
 
 
 class _Last(Struct):
@@ -79,13 +80,13 @@ class _Last(Struct):
 
 
 class _Led(Struct):
-    """The input of a leader's last assignment: topic → number of partitions."""
+    """The input of the leader's last assignment: topic → number of partitions."""
 
     topics: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class Group:
-    """A member of a group. `run` is its task; `poll` works off `steps`."""
+    """A member of a group. `run` is its task; `poll` does its `steps`."""
 
     def __init__(
         self,
@@ -104,20 +105,20 @@ class Group:
         self.generation = -1
         self._stay_number = 0
         self.joining = False
-        """Whether JoinGroup or SyncGroup is under way."""
+        """Whether JoinGroup or SyncGroup is in progress."""
 
         self._syncing = False
         self.topics: tuple[str, ...] | None = None
-        """The topics the member subscribes to; None while it is in no group (or does not know its
-        topics yet)."""
+        """The topics that the member subscribes to; None while it is outside the group or does not
+        know its topics yet."""
 
         self.subscribed = False
-        """Whether offsets are committed as a member, or not at all; until the group is left,
-        `topics` None or not."""
+        """Whether offsets are committed as a member, also while `topics` is None, until the group
+        is left. Otherwise they are not committed at all."""
 
         self.steps = Steps(owned, on_news)
         self.led_topics: frozenset[str] = frozenset()
-        """If this member leads: the topics that all members want."""
+        """The topics that all members want, if this member leads the group; otherwise empty."""
 
         self.polling = 0
         self.last_poll = trio.current_time()
@@ -126,7 +127,7 @@ class Group:
         self._owned = owned
         self._rejoin = False
         self.fatal: KafkaError | None = None
-        """Set when another member took our instance id: this member is out for good."""
+        """The error that ends this membership for good: another member took our instance id."""
 
         self._last = _Last()
         self._led = _Led()
@@ -146,7 +147,7 @@ class Group:
         )
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
-        """Change the member's topics; None leaves the group at the next opportunity."""
+        """Change the member's topics. None leaves the group at the next opportunity."""
         wanted = None if topics is None else tuple(sorted(set(topics)))
         self.subscribed = self.subscribed or wanted is not None
         if wanted != self.topics:
@@ -154,12 +155,13 @@ class Group:
             self.rejoin()
 
     def rejoin(self) -> None:
-        """Make the group assign again."""
+        """Make the group assign its partitions again."""
         self._rejoin = True
         self.steps.wake()
 
     def metadata_changed(self) -> None:
-        """If this member leads, assign again when a topic was created, deleted or extended."""
+        """Make the group assign its partitions again if this member leads it and a topic was
+        created, deleted or extended."""
         if self.led_topics and self._counts(self.led_topics) != self._led.topics:
             self.rejoin()
 
@@ -206,7 +208,7 @@ class Group:
         return error.code not in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _after(self, error: KafkaError) -> None:
-        """Handle an error of the membership."""
+        """Handle an error response to JoinGroup, SyncGroup or Heartbeat."""
         if error.code in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(self.group_id)
         elif error.code in _FORGOTTEN:
@@ -219,18 +221,19 @@ class Group:
             self._on_failure(error)
 
     async def _prepare(self) -> None:
-        """Before joining (again), make an eager member revoke its partitions."""
+        """Make an eager member revoke its partitions before it joins (again)."""
         owned = tuple(self._owned())
         if self.protocol == RebalanceProtocol.EAGER and owned:
             await self._have_done(Step(StepKind.REVOKE, owned))
 
     async def _have_done(self, step: Step) -> None:
-        """Hand poll a step, and heartbeat until it is done."""
+        """Pass poll a step, and send heartbeats until it is done."""
         self.steps.put(step)
         await self._heartbeat_until(lambda: step.done)
 
     async def _lose(self, *, keep_id: bool = False) -> None:
-        """The coordinator no longer considers us a member: others may have our partitions."""
+        """End the membership, since the coordinator no longer considers us a member: other members
+        may have our partitions."""
         self.generation = -1
         self._stay_number += 1
         self.led_topics = frozenset()
@@ -245,12 +248,12 @@ class Group:
         return await self.cluster.connection(node_id, _PURPOSE)
 
     async def synced(self) -> None:
-        """Wait until SyncGroup is answered if JoinGroup is: in between, the coordinator rejects
-        commits."""
+        """Wait until a pending JoinGroup and its SyncGroup are answered: between them, the
+        coordinator rejects commits."""
         await self.steps.until(lambda: not self._syncing)
 
     async def _join(self) -> tuple[TopicPartition, ...]:
-        """Do JoinGroup and SyncGroup; returns our assignment. Raises KafkaError."""
+        """Send JoinGroup and SyncGroup. Returns our assignment. Raises KafkaError."""
         self.joining = True
         try:
             return await self._join_and_sync()
@@ -300,8 +303,8 @@ class Group:
 
     @property
     def _join_timeout_ms(self) -> int:
-        """How long the coordinator waits for the other members to join, which they do when they
-        poll."""
+        """Return how long the coordinator waits for the other members to join, which they do when
+        they poll."""
         waits_ms = max(self.config.max_poll_interval_ms, self.config.session_timeout_ms)
         return max(waits_ms + _JOIN_SLACK_MS, self.config.request_timeout_ms)
 
@@ -368,12 +371,12 @@ class Group:
     # being a member
 
     async def _stay(self, assigned: tuple[TopicPartition, ...]) -> None:
-        """Hand poll the assignment, and heartbeat until it is time to join again."""
+        """Pass poll the assignment, and send heartbeats until it is time to join again."""
         step = Step(StepKind.ASSIGN, assigned)
         self.steps.put(step)
         await self._heartbeat_until(lambda: step.done or (self._rejoin and not step.started))
         if not step.done:
-            self.steps.drop()  # overtaken by the next rebalance
+            self.steps.drop()  # the next rebalance replaced it
             return
         if not step.again:
             await self._heartbeat_until(lambda: self._rejoin)
@@ -393,7 +396,7 @@ class Group:
                 await self._beat()
 
     def _is_idle(self, now: float) -> bool:
-        """Whether the program has not polled for too long."""
+        """Return whether the program has not polled for too long."""
         idle_ms = 0.0 if self.polling else (now - self.last_poll) * 1000
         return idle_ms > self.config.max_poll_interval_ms
 
@@ -402,8 +405,9 @@ class Group:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "poll was not called in max.poll.interval.ms")
 
     async def _stay_outside(self) -> None:
-        """Wait while the program does not poll: joining would mean leaving again, with a rebalance
-        each time. If still in the group, leave it, because the others wait for our join."""
+        """Wait while the program does not poll: joining would only mean leaving again, with a
+        rebalance each time. A member still in the group leaves it, because the other members wait
+        for it to join."""
         if self.member_id:
             await self._leave_idle()
         with trio.move_on_after(IDLE_S):
@@ -439,8 +443,8 @@ class Group:
             raise KafkaError(code, f"group {self.group_id!r}")
 
     async def leave(self) -> None:
-        """Leave the group, so that the others need not wait for our session to expire. Static
-        members stay (KIP-345)."""
+        """Leave the group, so that the other members need not wait for our session to expire.
+        Static members stay (KIP-345)."""
         member_id, self.member_id, self.generation = self.member_id, "", -1
         self._stay_number += 1
         self.subscribed = self.topics is not None

@@ -16,7 +16,7 @@ from pk.net.kerberos import KerberosUnavailable, initiating, library
 
 
 class KerberosKeys(Protocol):
-    """The keys of a `ClientConfig` that are used here."""
+    """The keys of a `ClientConfig` that this module reads."""
 
     @property
     def sasl_jaas_config(self) -> str | None: ...
@@ -36,7 +36,7 @@ def kerberos_service(config: KerberosKeys) -> tuple[KerberosLogin, str]:
             "set sasl.mechanism to one that the listener enables"
         )
     if config.sasl_jaas_config is None:
-        # The ticket that `kinit` obtained.
+        # the ticket that `kinit` obtained
         login = KerberosLogin(None, None, None, None)
     else:
         try:
@@ -52,7 +52,7 @@ def kerberos_service(config: KerberosKeys) -> tuple[KerberosLogin, str]:
 
 
 async def gssapi_client(config: KerberosKeys, host: str) -> GssapiClient:
-    """The client's side of a login at a broker on `host`. Raises ConfigError, and SaslError if
+    """Return the client side of a login to a broker on `host`. Raises ConfigError, and SaslError if
     there is no ticket."""
     login, service = kerberos_service(config)
     try:

@@ -1,5 +1,5 @@
-"""A client's cache of the cluster: brokers, topics, leaders. Filled from Metadata responses; it
-requests nothing itself."""
+"""A client's cache of the cluster: brokers, topics, leaders. It is filled from Metadata responses
+and sends no requests itself."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from pk.net.client.node import Node
 
 
 class PartitionInfo(Struct, frozen=True):
-    """A partition as of the last response about it."""
+    """A partition according to the last response about it."""
 
     leader_id: int
     leader_epoch: int
@@ -22,7 +22,8 @@ class PartitionInfo(Struct, frozen=True):
 
 
 class TopicInfo(Struct, frozen=True):
-    """A topic as of the last response about it; `partitions` is indexed by number, without gaps."""
+    """A topic according to the last response about it; `partitions` is indexed by number, without
+    gaps."""
 
     name: str
     topic_id: Uuid
@@ -45,7 +46,7 @@ class Metadata:
         """When all topics were last requested."""
 
     def leader(self, partition: TopicPartition) -> tuple[int, int]:
-        """(leader id, leader epoch) of a partition; (-1, -1) if it has no known leader."""
+        """Return (leader id, leader epoch) of a partition; (-1, -1) if it has no known leader."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return NO_LEADER, NO_EPOCH
@@ -58,7 +59,8 @@ class Metadata:
         return topic.topic_id if topic else ZERO_UUID
 
     def apply(self, response: Any, now: float, *, all_topics: bool) -> None:
-        """Store a MetadataResponse; with `all_topics`, topics that are not in it are removed."""
+        """Store a MetadataResponse. With `all_topics`, topics that the response lacks are
+        removed."""
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         if response.brokers:
@@ -91,7 +93,8 @@ class Metadata:
                 tuple(p.offline_replicas),
                 p.error_code,
             )
-            # A broker that lags behind may name a former leader (KIP-320): epochs only rise.
+            # A broker that lags behind may name a former leader, so an older epoch is ignored
+            # (KIP-320).
             index: int = p.partition_index
             if known is not None and index < len(known.partitions):
                 before = known.partitions[index]
@@ -113,7 +116,7 @@ class Metadata:
             self.names.pop(known.topic_id, None)
 
     def note_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """Store the leader that a response named (KIP-951); False if it is not news."""
+        """Store the leader that a response named (KIP-951). Returns whether it was new."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return False

@@ -1,4 +1,4 @@
-"""A broker as clients know it."""
+"""A broker as its clients know it."""
 
 from msgspec import Struct
 
@@ -18,5 +18,5 @@ class Node(Struct, frozen=True):
 
     @property
     def who(self) -> str:
-        """`broker 2 at host:9092`; only the address if its broker is not known yet."""
+        """`broker 2 at host:9092`, or only the address if the broker's id is not known yet."""
         return f"broker {self.node_id} at {self.address}" if self.node_id >= 0 else self.address

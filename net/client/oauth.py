@@ -1,5 +1,4 @@
-"""Parses how a client gets its OAuth tokens: from Kafka's keys, or from the options of its
-login."""
+"""Parses how a client gets its OAuth tokens, from Kafka's keys or from the options of its login."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _EXTENSION = "extension_"
 
 
 class OAuthKeys(Protocol):
-    """The keys of a `ClientConfig` that are used here."""
+    """The keys of a `ClientConfig` that this module reads."""
 
     @property
     def pk_sasl_oauthbearer_unsecured(self) -> bool: ...
@@ -119,8 +118,8 @@ def _refresh(config: OAuthKeys) -> Refresh:
 
 
 def _unsecured(config: OAuthKeys, options: dict[str, str]) -> TokenSettings:
-    """Settings for unsigned tokens. Raises ConfigError if the client may not, or cannot, make its
-    tokens itself."""
+    """Return the settings for unsigned tokens. Raises ConfigError if the client may not, or cannot,
+    make its tokens itself."""
     if not config.pk_sasl_oauthbearer_unsecured:
         raise ConfigError(f"sasl.jaas.config: pk sends unsigned tokens only with {UNSECURED}=true")
     if config.sasl_oauthbearer_token_endpoint_url:

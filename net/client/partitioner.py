@@ -1,9 +1,9 @@
 """Partitioners: choose the partition of a record.
 
 A key always goes to the same partition as with Java's producer: murmur2 of its bytes, with the sign
-bit cleared, modulo the number of partitions. Records without a key stick to one partition until
-`batch.size` bytes have gone there, then move on to another (KIP-480, KIP-794), so that batches fill
-up. With adaptive partitioning, partitions with shorter queues are more likely to be chosen.
+bit cleared, modulo the number of partitions. Records without a key go to one partition until it has
+received `batch.size` bytes, and then to another (KIP-480, KIP-794), so that batches fill up. With
+adaptive partitioning, partitions with shorter queues are more likely to be chosen.
 """
 
 import random
@@ -21,13 +21,13 @@ _REMEMBERED_KEYS: Final = 65_536
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of `key` among `partitions`, as in Java's producer."""
+    """Return the partition of `key` among `partitions`, as in Java's producer."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class KeyCache(dict[bytes, int]):
-    """Caches `partition_for_key` by key, since keys repeat. Bounded; for one topic with a fixed
-    number of partitions."""
+    """A bounded cache of `partition_for_key`, since keys repeat; for one topic with a fixed number
+    of partitions."""
 
     __slots__ = ("partitions",)
 
@@ -43,7 +43,8 @@ class KeyCache(dict[bytes, int]):
 
 
 def round_robin() -> Partitioner:
-    """A partitioner that distributes records in turn, per topic, regardless of their keys."""
+    """Return a partitioner that distributes the records of each topic in turn, regardless of their
+    keys."""
     turns: dict[str, int] = {}
 
     def choose(topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
@@ -55,7 +56,7 @@ def round_robin() -> Partitioner:
 
 
 class Sticky:
-    """The current partition for records without keys in one topic."""
+    """The current partition of a topic for records without keys."""
 
     __slots__ = ("_batch_bytes", "_bytes_left", "partition")
 
@@ -65,12 +66,12 @@ class Sticky:
         self._batch_bytes = max(1, batch_bytes)
 
     def due(self, partitions: int) -> bool:
-        """Whether `choose` must be called before the next record."""
+        """Return whether `choose` must be called before the next record."""
         return self._bytes_left <= 0 or not 0 <= self.partition < partitions
 
     def choose(self, available: Sequence[int], queued: Sequence[int] | None) -> None:
-        """Move on to one of `available`; the numbers of `queued` batches make fuller partitions
-        less likely."""
+        """Switch to one of the `available` partitions. Partitions with more `queued` batches are
+        less likely to be chosen."""
         if queued is None or len(available) < 2 or min(queued) == max(queued):
             self.partition = random.choice(available)
         else:
@@ -80,5 +81,5 @@ class Sticky:
         self._bytes_left = self._batch_bytes
 
     def took(self, size_bytes: int) -> None:
-        """Count bytes that went to the partition."""
+        """Count bytes that were added to the partition."""
         self._bytes_left -= size_bytes

@@ -1,11 +1,12 @@
 """Finds the positions of a consumer's partitions: committed offsets, resets, and truncation.
 
-Runs in the background. A partition without a position gets the group's committed offset, or else
-follows `auto.offset.reset`. One with a seek to a timestamp gets the offset for that time. One whose
-leader changed is checked against the new leader (KIP-320): if the new leader's log ends earlier in
-the epoch of our last record, records we read were truncated.
+A task does this in the background. A partition without a position gets the group's committed
+offset, or else follows `auto.offset.reset`. A partition that was seeked to a timestamp gets the
+offset for that time. A partition whose leader changed is validated against the new leader
+(KIP-320): if the new leader's log ends earlier in the epoch of our last record, records that we
+read were truncated.
 
-Partitions are independent: one without a leader, or whose leader does not answer, is looked up
+Partitions are independent: if one has no leader, or its leader does not answer, it is looked up
 later, and the others do not wait for it.
 """
 
@@ -30,7 +31,7 @@ from pk.net.client.subscription import PartitionState
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 _ROUND_RETRIES: Final = 2
-"""How often a round retries; a topic that is unknown three times does not exist."""
+"""How often a round retries. A topic that is unknown three times does not exist."""
 
 _STRAGGLER_MS: Final = 1000
 """How long a round waits for a leader once another has answered."""
@@ -42,7 +43,7 @@ class Lookup(TopicOperations, GroupOperations):
     """The admin operations that a consumer needs: offsets by time, committed offsets, ends of
     epochs.
 
-    With `brief`, passing errors are raised soon, for callers that retry themselves.
+    With `brief`, transient errors are raised soon, for callers that retry themselves.
     """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, *, brief: bool = False) -> None:
@@ -57,20 +58,20 @@ class Lookup(TopicOperations, GroupOperations):
         super().__init__(cluster, asked)
 
     def leaderless(self, partition: TopicPartition) -> bool:
-        """Whether the metadata has the partition, without a leader."""
+        """Return whether the metadata has the partition, but no leader for it."""
         error = self._leader_error(partition)
         return error is not None and error.code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _passing(error: Exception) -> bool:
-    """Whether a retry may have a different result."""
+    """Return whether a retry may have a different result."""
     if isinstance(error, KafkaError):
         return is_passing(error) and error.code not in _NOT_THERE
     return isinstance(error, ClientError)
 
 
 class Positions:
-    """Gives positions to the partitions in `states` that need one."""
+    """Finds a position for the partitions in `states` that need one."""
 
     def __init__(
         self,
@@ -98,13 +99,13 @@ class Positions:
         self._wanted = trio.Event()
 
     def want(self) -> None:
-        """Check whether a partition needs a position."""
+        """Look for a position if the partition needs one."""
         self._wants += 1
         self._wanted.set()
         self._wanted = trio.Event()
 
     def retry_failed(self) -> None:
-        """Retry lookups that failed for good, after their error was raised."""
+        """Retry the lookups that failed for good, after their error was raised."""
         for state in self.states.values():
             if state.failed:
                 state.failed = False
@@ -118,7 +119,7 @@ class Positions:
             nursery.start_soon(self._repeat, self._reset, self._validate)
 
     async def _repeat(self, *steps: Callable[[], Awaitable[bool]]) -> None:
-        """Run the steps whenever a partition may need a position. Each returns whether there was
+        """Run the steps whenever a partition may need a position. Each step returns whether it had
         anything to do. Callers waiting for a position request again after each round, so a round
         that found nothing to do must not notify them."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
@@ -144,16 +145,16 @@ class Positions:
                 backoff.reset()
 
     def _counts(self, state: PartitionState, version: int) -> bool:
-        """Whether a result for a partition is still valid: the partition may have been seeked
-        since, or revoked and assigned again."""
+        """Return whether the result for a partition is still valid: the partition may have been
+        seeked meanwhile, or revoked and assigned again."""
         return self.states.get(state.partition) is state and state.version == version
 
     def _needing(self) -> list[PartitionState]:
         return [s for s in self.states.values() if not s.has_position and not s.failed]
 
     async def _committed(self) -> bool:
-        """Give partitions that never had a position the group's committed offset, else apply the
-        reset policy."""
+        """Set partitions that never had a position to the group's committed offset, or else apply
+        the reset policy."""
         fresh = {s.partition: (s, s.version) for s in self._needing() if s.reset_to is None}
         if not fresh:
             return False
@@ -178,13 +179,14 @@ class Positions:
         return True
 
     async def _stable_known(self) -> bool:
-        """Whether the coordinator can hold back commits of open transactions (KIP-447)."""
+        """Return whether the coordinator can hold back the commits of open transactions
+        (KIP-447)."""
         assert self.config.group_id is not None
         node_id = await self.cluster.coordinator(self.config.group_id)
         return (await self.cluster.connection(node_id)).serves(9, 7)
 
     def out_of_range(self, state: PartitionState, why: str = "the offset is out of range") -> None:
-        """Reset to the position of `auto.offset.reset`, or fail."""
+        """Reset to the position that `auto.offset.reset` names, or fail."""
         policy = self.config.auto_offset_reset
         if policy == "none":
             state.failed = True
@@ -198,7 +200,8 @@ class Positions:
         self.want()
 
     async def _reset(self) -> bool:
-        """Look up positions by timestamp. A partition with no record that late goes to its end."""
+        """Look up positions by timestamp. If a partition has no record that late, its position is
+        its end."""
         asked = {
             s.partition: (s, s.version, s.reset_to)
             for s in self._needing()
@@ -235,8 +238,8 @@ class Positions:
         return True
 
     def _may_pass(self, partition: TopicPartition, error: Exception) -> bool:
-        """Whether to retry: a leader that does not answer has `default.api.timeout.ms`; the wait
-        for a leader has no limit."""
+        """Return whether to retry: a leader that does not answer has `default.api.timeout.ms`; the
+        wait for a leader has no limit."""
         if self._round.leaderless(partition):
             return True
         now = trio.current_time()
@@ -250,7 +253,7 @@ class Positions:
                 yield state
 
     async def _validate(self) -> bool:
-        """Check for partitions with a new leader whether the records we read are still there."""
+        """Check partitions with a new leader for whether its log still has the records we read."""
         asked = {
             s.partition: (s, s.version, s.position_epoch, s.position)
             for s in self._unvalidated()
@@ -267,25 +270,26 @@ class Positions:
             if not self._counts(state, version):
                 continue
             if state.position_epoch != epoch:
-                self.want()  # poll has moved to another epoch, for which this answer says nothing
+                self.want()  # poll has reached another epoch, which this answer does not cover
                 continue
             if (error := ends.errors.get(partition)) is not None:
                 if _passing(error):
                     passing.append(error)
                 else:
-                    # A broker that does not support it (before 2.1): continue unchecked.
+                    # A broker before 2.1 does not support this request: continue without
+                    # validation.
                     state.leader_epoch = epochs[partition]
             elif (end := ends.ok[partition]).end_offset < 0 or end.leader_epoch < 0:
                 self.out_of_range(
                     state, "the leader does not know the epoch of the last record read"
                 )
             elif position <= end.end_offset < state.position:
-                self.want()  # poll has moved on to records that came after this answer
+                self.want()  # poll has returned records after the ones that this answer covers
             elif end.end_offset < state.position:
                 self._truncated(state, end.end_offset, end.leader_epoch)
             else:
                 if end.end_offset < state.fetch_offset:
-                    # The new leader may have other records than those buffered.
+                    # The new leader may have other records than the buffered ones.
                     state.seek(state.position, epoch)
                 state.leader_epoch = epochs[partition]
         for error in passing[:1]:

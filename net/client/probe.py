@@ -1,5 +1,5 @@
-"""Probes what listens at an address that accepts connections but does not speak Kafka, for the
-error message."""
+"""Probes a server that accepts connections but does not speak Kafka, to describe it in the error
+message."""
 
 import contextlib
 import ssl
@@ -13,7 +13,7 @@ _BANNER_S: Final = 0.3
 _ANSWER_S: Final = 1.0
 _LONGEST: Final = 60
 _API_VERSIONS: Final = b"\0\0\0\x0c\0\x12\0\0pk\0\x01\0\x02pk"
-"""ApiVersions v0, with a correlation id of its own."""
+"""An ApiVersions v0 request with a correlation id of its own."""
 _HTTP: Final = "an HTTP server answers there; a broker's own port is another, 9092 by default"
 
 _TLS: Final = "it speaks TLS, but this client does not: set security.protocol to SSL or SASL_SSL"
@@ -21,12 +21,13 @@ _PLAINTEXT: Final = (
     "it speaks Kafka without TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
 )
 BY_CONFIG: Final = frozenset((_TLS, _PLAINTEXT))
-"""The phrases of `what_listens` that say which config to change."""
+"""The phrases of `what_listens` that name the config to change."""
 
 
 async def what_listens(host: str, port: int) -> str | None:
-    """A phrase about the server there: TLS, HTTP, one that sends a greeting, or a silent one. None
-    if nothing listens there anymore. Takes at most a few seconds; raises no network errors."""
+    """Return a phrase about the server at an address: TLS, HTTP, a server that sends a greeting, or
+    a silent one. Returns None if nothing listens there anymore. Takes at most a few seconds and
+    raises no network errors."""
     try:
         greeting = await _hear(host, port, b"", _BANNER_S)
         if greeting:
@@ -48,9 +49,9 @@ async def what_listens(host: str, port: int) -> str | None:
 
 
 async def who_is_silent(host: str, port: int, wait_s: float) -> str | None:
-    """A phrase about a server that accepted a Kafka request without answering: an HTTP server may
-    be waiting for the end of a line. None if it may be a broker. Takes at most `wait_s`, or a
-    second."""
+    """Return a phrase about a server that accepted a Kafka request without answering: an HTTP
+    server may be waiting for the end of a line. Returns None if it may be a broker. Takes at most
+    `wait_s`, or a second."""
     try:
         return _HTTP if await _is_http(host, port, min(wait_s, _ANSWER_S)) else None
     except (OSError, UnicodeError):
@@ -63,8 +64,8 @@ async def _is_http(host: str, port: int, wait_s: float) -> bool:
 
 
 async def _hear(host: str, port: int, said: bytes, wait_s: float) -> bytes:
-    """The first bytes received after sending `said`; empty if the server sends nothing in time or
-    closes."""
+    """Return the first bytes received after sending `said`; empty if the server sends nothing in
+    time or closes the connection."""
     heard = b""
     with trio.move_on_after(wait_s):
         stream = await trio.open_tcp_stream(host, port)
@@ -79,7 +80,7 @@ async def _hear(host: str, port: int, said: bytes, wait_s: float) -> bytes:
 
 
 def _client_hello(host: str) -> bytes:
-    """The first bytes of a TLS client."""
+    """Return the first bytes that a TLS client sends."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -6,7 +6,7 @@
 
 `send` returns as soon as the record is in a batch; `Delivery.wait` returns its result. `send_many`
 is the bulk path: it partitions and appends in tight loops without an object per record. The end of
-the block flushes everything; if the block raises, unsent records are dropped and their deliveries
+the block flushes all records. If the block raises, unsent records are dropped and their deliveries
 fail with `Closed`.
 """
 
@@ -60,14 +60,15 @@ from pk.net.client.transaction import Aborted, Transactions
 _KEY = itemgetter(0)
 _ABORT_S = 5.0
 SENDS_MAX: Final = 100
-"""After this many records without waiting, a producer lets other tasks run."""
+"""The number of records that may be sent without waiting before the producer lets other tasks
+run."""
 
 
 class Producer:
     """A producer, made by `open_producer`. Several tasks may call its methods at once.
 
-    After `close` every method that sends raises Closed. A record's own failure is raised by
-    `Delivery.wait`.
+    After `close` every method that sends raises Closed. `Delivery.wait` raises the failure of a
+    single record.
     """
 
     _delivery = Delivery
@@ -108,8 +109,8 @@ class Producer:
         on_request: OnRequest | None = None,
         on_send: OnSend | None = None,
     ) -> AsyncGenerator[Self]:
-        """A producer for the cluster that `bootstrap` belongs to. Connects on first use; flushes
-        when the block ends.
+        """Open a producer for the cluster that `bootstrap` belongs to. The producer connects on
+        first use, and flushes when the block ends.
 
         `bootstrap`: one address or several, `host:port`. `config`: Kafka's producer keys.
         `partitioner` replaces the default (murmur2 of the key, sticky without one). `on_delivery`
@@ -165,12 +166,13 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Puts a record into a batch. Waits while `buffer.memory` is full or the topic is not known
+        """Put a record into a batch. Waits while `buffer.memory` is full or the topic is not known
         yet.
 
-        `partition` is chosen by the partitioner unless given; `timestamp_ms` is in epoch
+        The partitioner chooses `partition` unless it is given; `timestamp_ms` is in epoch
         milliseconds (default: now). Returns the record's delivery, which is settled once the broker
-        has answered. Each call can be cancelled; one in 100 that do not wait lets other tasks run.
+        has answered. Each call is a cancellation point. Of the calls that do not wait, one in 100
+        lets other tasks run.
 
         Raises BufferExhausted after `max.block.ms`, UnknownPartition, KafkaError for a topic that
         does not exist or a record above `max.request.size`, NoTransaction outside a transaction if
@@ -197,7 +199,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Like `send`, but raises trio.WouldBlock instead of waiting."""
+        """Like `send`, but raise trio.WouldBlock instead of waiting."""
         info = self._topic_now(topic)
         size = record_size(key, value, headers)
         if info is None or not self._accumulator.has_room(size):
@@ -208,7 +210,8 @@ class Producer:
         return self._append_seen(info, record, self._on_send(record))
 
     async def send_seen(self, seen: Sequence[Seen]) -> Deliveries:
-        """Sends records that `on_send` has seen, one by one. Raises what `send` raises."""
+        """Send records one by one that `on_send` has already been called with. Raises what `send`
+        raises."""
         deliveries = self._deliveries()
         left = deque(seen)
         try:
@@ -259,12 +262,12 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deliveries:
-        """Puts many records, each a (key, value), into batches: the fast path, for hundreds at a
-        time and more.
+        """Put many records, each a (key, value), into batches. This is the fast path for hundreds
+        of records or more.
 
         They share one timestamp in epoch milliseconds (default: now) and have no headers. Records
-        for the same partition keep their order. Raises what `send` raises; records before the
-        faulty one may then be in batches already.
+        for the same partition keep their order. Raises what `send` raises; the records before the
+        faulty one may already be in batches.
         """
         if (on_send := self._on_send) is not None:
             outgoing = [
@@ -316,8 +319,8 @@ class Producer:
         return deliveries
 
     async def flush(self) -> None:
-        """Sends all records added so far, without lingering, and waits until each is acknowledged
-        or has failed.
+        """Send all records added so far, without lingering, and wait until each is acknowledged or
+        has failed.
 
         Does not raise for failed records: their deliveries do.
         """
@@ -326,21 +329,21 @@ class Producer:
         await trio.lowlevel.checkpoint()
         for batch in list(self._accumulator.unsettled):
             await batch.settled.wait()
-        # The parts of a split batch keep its serial.
+        # the halves of a split batch keep its serial
         while early := [b for b in self._accumulator.unsettled if b.serial <= limit]:
             await early[0].settled.wait()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
-        """A transaction (KIP-98), for a producer with a `transactional.id`. The records sent in the
-        block, and the offsets that `send_offsets` commits in it, become visible together when the
-        block ends, or never if it raises.
+        """Run the block in a transaction (KIP-98). The producer must have a `transactional.id`. The
+        records sent in the block, and the offsets that `send_offsets` commits in it, become visible
+        together when the block ends, or never if it raises.
 
         The first transaction fences every earlier producer with the same `transactional.id`. A
         cancelled block aborts if that takes at most five seconds; otherwise the coordinator aborts
         after `transaction.timeout.ms`. If the block is cancelled after the coordinator was asked to
-        commit, it does not abort, and the transaction may be committed; the next one finishes the
-        commit first.
+        commit, it does not abort, and the transaction may be committed; the next transaction
+        finishes the commit first.
 
         Raises, after aborting, the error that made the commit impossible; KafkaError with
         PRODUCER_FENCED or INVALID_PRODUCER_EPOCH if another producer has taken over;
@@ -358,13 +361,13 @@ class Producer:
             self._transactional_or_closed().leave()
 
     async def begin_transaction(self) -> None:
-        """Begins a transaction without a block: every path must then end in `commit_transaction` or
-        `abort_transaction`. Raises what `transaction` raises at its beginning."""
+        """Begin a transaction without a block. Every path must then end in `commit_transaction` or
+        `abort_transaction`. Raises the errors that `transaction` raises at its beginning."""
         await self._transactional().begin()
 
     async def commit_transaction(self) -> None:
-        """Sends all records and commits. If it raises, the transaction is still open and must be
-        aborted, unless the producer is finished (see `transaction` for the errors). Raises
+        """Send all records and commit. If this raises, the transaction is still open and must be
+        aborted, unless the producer is unusable (see `transaction` for the errors). Raises
         NoTransaction if none is open."""
         transactions = self._transactional()
         if not transactions.open:
@@ -377,27 +380,26 @@ class Producer:
         await transactions.end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Drops the records that were not sent, and aborts. After a commit that may have taken
-        place it does nothing: the next transaction finishes that commit. Raises Closed,
-        NoTransaction."""
+        """Drop the records that were not sent, and abort. After a commit that may have taken place,
+        do nothing: the next transaction finishes that commit. Raises Closed, NoTransaction."""
         await self._abort(self._transactional())
         self._transactional().leave()
 
     async def _abort_quickly(self) -> None:
-        """Abort when a block has raised, even if it was cancelled."""
+        """Abort after a block has raised, even if the block was cancelled."""
         with trio.move_on_after(_ABORT_S, shield=True):
             await self._abort(self._transactional_or_closed())
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Commits offsets of a group with the open transaction (TxnOffsetCommit): the read half of
-        read-process-write.
+        """Commit offsets of a group with the open transaction (TxnOffsetCommit), for a
+        read-process-write loop.
 
-        `offsets` are those of the next records to read; `group` is the consumer's `group_metadata`.
-        The coordinator refuses a member that has since lost its partitions (ILLEGAL_GENERATION,
-        UNKNOWN_MEMBER_ID, KIP-447); the transaction can then only be aborted. Raises KafkaError,
-        ClientError, NoTransaction.
+        `offsets` are the offsets of the next records to read; `group` is the consumer's
+        `group_metadata`. The coordinator refuses a member that has since lost its partitions
+        (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, KIP-447); the transaction can then only be aborted.
+        Raises KafkaError, ClientError, NoTransaction.
         """
         await self._transactional().send_offsets(offsets, group)
 
@@ -412,8 +414,8 @@ class Producer:
         return self._sender.transactions
 
     async def _abort(self, transactions: Transactions) -> None:
-        """Abort unless a commit may have taken place, which cannot be undone. Wait for records in
-        flight, so that they cannot become part of the next transaction."""
+        """Abort, unless a commit may have taken place, which cannot be undone. Waits for the
+        records in flight, so that they cannot become part of the next transaction."""
         fatal = self._sender.fatal is not None
         if not transactions.open or transactions.commit_sent or fatal:
             return
@@ -441,18 +443,19 @@ class Producer:
         }
 
     async def partitions(self, topic: str) -> int:
-        """The number of a topic's partitions. Raises KafkaError, and BufferExhausted after
+        """Return the number of a topic's partitions. Raises KafkaError, and BufferExhausted after
         `max.block.ms`."""
         return len((self._topic_now(topic) or await self._topic(topic)).partitions)
 
     def close(self) -> None:
-        """Drops records not yet acknowledged: their deliveries fail with Closed. `open_producer`
-        flushes first, unless its block raised."""
+        """Drop the records that are not acknowledged yet: their deliveries fail with Closed.
+        `open_producer` flushes first, unless its block raised."""
         self._closed = True
         self._sender.abort(Closed("the producer was closed before this record was acknowledged"))
 
     async def _checkpoint(self, records: int) -> None:
-        """Be cancelled here, and let other tasks run if enough `records` were sent without."""
+        """Let other tasks run if `records` were sent without waiting. This is a cancellation point
+        in any case."""
         self._sent_without_waiting += records
         if self._sent_without_waiting < SENDS_MAX:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -487,8 +490,8 @@ class Producer:
         )
 
     async def _patient_topic(self, topic: str, max_block_ms: float) -> TopicInfo:
-        """Like `Cluster.topic`, which creates the topic if the broker does so; waits for brokers
-        that are not up yet."""
+        """Like `Cluster.topic`, but wait for brokers that are not up yet. The broker may create the
+        topic."""
         wait = self.config.retry_backoff_ms / 1000
         deadline = trio.current_time() + max_block_ms / 1000
         while True:
@@ -518,7 +521,7 @@ class Producer:
         return self._accumulator.queue(new_tuple(TopicPartition, (topic, partition)))
 
     def _assign(self, queue: PartitionQueue) -> None:
-        """Have a queue sent that has something new. Called once for a batch, not for each
+        """Assign a queue that has something new to a sender. Called once for a batch, not for each
         record."""
         self._sender.topics_used[queue.partition.topic] = trio.current_time()
         self._sender.assign(queue)
@@ -567,7 +570,8 @@ class Producer:
         timestamp_ms: int,
         deliveries: Deliveries,
     ) -> int:
-        """Append as many records as fit to one batch; returns the index of the first one left."""
+        """Append as many records as fit to one batch. Returns the index of the first one that did
+        not fit."""
         batch, first = self._batch_for(queue, record_size(*records[start], ()))
         index = self._accumulator.extend(batch, timestamp_ms, records, start)
         self._assign(queue)
@@ -593,9 +597,9 @@ class Producer:
         return index
 
     def _batch_for(self, queue: PartitionQueue, size: int) -> tuple[Batch, int]:
-        """The batch for a record of `size` bytes, and the number of records in it. A record that
-        does not fit with others becomes the first of the next batch, so checking the first of each
-        is enough."""
+        """Return the batch for a record of `size` bytes, and the number of records in the batch. A
+        record that does not fit becomes the first of the next batch, so checking the first record
+        of each batch is enough."""
         self._check()
         if size > self.config.max_request_size:
             raise too_large(size, self.config.max_request_size, "max.request.size")
@@ -620,15 +624,14 @@ class Producer:
     def _grouped_by_key(
         self, info: TopicInfo, topic: str, records: Sequence[Pair]
     ) -> tuple[dict[int, Sequence[Pair]], Sequence[Pair]]:
-        """Records by partition; or, if no record has a key, all records, for any partition.
-
+        """Group records by partition, or return all records for any partition if none has a key.
         Records without a key among others are assigned here, so that records of the same partition
         keep their order.
         """
         if self.config.partitioner_ignore_keys:
             return {}, records
         if records and records[0][0] is None and set(map(_KEY, records)) == {None}:
-            return {}, records  # the usual case, recognized in a quarter of the time
+            return {}, records  # the usual case; this check takes a quarter of the time
         partition_of = self._key_cache(topic, info)
         groups: dict[int, list[Pair]] = {}
         keyed = False
@@ -654,7 +657,7 @@ class Producer:
     def _grouped_rows(
         self, info: TopicInfo, topic: str, rows: Sequence[Row]
     ) -> dict[int, list[Row]]:
-        """Records by partition, in order."""
+        """Group records by partition, in order."""
         groups: dict[int, list[Row]] = {}
         partitions = len(info.partitions)
         by_key = not self.config.partitioner_ignore_keys
@@ -677,7 +680,7 @@ class Producer:
         return groups
 
     def _stuck(self, info: TopicInfo, topic: str, value: bytes | None) -> int:
-        """The current partition for a record without a key."""
+        """Return the current partition for a record without a key."""
         sticky = self._stick(info, topic)
         sticky.took(10 + (len(value) if value else 0))
         return sticky.partition
@@ -710,7 +713,7 @@ class Producer:
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The maximum size of a batch with a single record, which `max.request.size` limits."""
+    """Return the maximum size of a batch with a single record, which `max.request.size` limits."""
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for name, header in headers:
         name_bytes = len(name) if name.isascii() else len(name.encode())

@@ -27,7 +27,7 @@ NO_OPERATIONS: Final = -2147483648
 
 
 class ResourceType(IntEnum):
-    """The kind of thing a config belongs to (ConfigResource.Type)."""
+    """The kind of resource that a config belongs to (ConfigResource.Type)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -38,7 +38,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The layer a config value comes from (DescribeConfigs)."""
+    """The layer that a config value comes from (DescribeConfigs)."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -83,7 +83,7 @@ class ElectionType(IntEnum):
 
 
 class CoordinatorType(IntEnum):
-    """The kind of coordinator FindCoordinator looks for."""
+    """The kind of coordinator that FindCoordinator looks for."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -91,7 +91,7 @@ class CoordinatorType(IntEnum):
 
 
 class IsolationLevel(IntEnum):
-    """How far a reader may see: up to the high watermark, or up to the last stable offset."""
+    """How far a consumer may read: up to the high watermark, or up to the last stable offset."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -108,8 +108,8 @@ class ClusterDescription(Struct, frozen=True):
 
 
 class ApiRange(Struct, frozen=True):
-    """The versions of one API: those the broker serves and the one this client uses (None: it
-    cannot)."""
+    """The versions of one API: those that the broker serves and the one that this client uses
+    (None: there is no common version)."""
 
     api_key: int
     name: str
@@ -127,7 +127,7 @@ class SupportedFeature(Struct, frozen=True):
 
 
 class FinalizedFeature(Struct, frozen=True):
-    """A feature with the level the cluster has settled on."""
+    """A feature and its finalized level."""
 
     name: str
     min_version_level: int
@@ -168,7 +168,7 @@ class MetadataSnapshot(Struct, frozen=True):
     """The newest snapshot of the metadata log that a controller has."""
 
     end_offset: int
-    """The offset of the first record that is not in it."""
+    """The offset after the last record in the snapshot."""
 
     epoch: int
     made_ms: int
@@ -182,7 +182,8 @@ class TopicListing(Struct, frozen=True):
     internal: bool
     partition_count: int
     replication_factor: int
-    """The number of the partition with the most replicas; 0 if the topic has no partitions."""
+    """The replication factor of the partition that has the most replicas; 0 if the topic has no
+    partitions."""
 
 
 class PartitionDescription(Struct, frozen=True):
@@ -196,7 +197,7 @@ class PartitionDescription(Struct, frozen=True):
     offline_replicas: tuple[int, ...] = ()
     elr: tuple[int, ...] | None = None
     last_known_elr: tuple[int, ...] | None = None
-    """Both None if the broker does not know them (before DescribeTopicPartitions)."""
+    """None, like `elr`, if the broker does not report it (before DescribeTopicPartitions)."""
 
     error_code: int = 0
 
@@ -206,29 +207,30 @@ class PartitionDescription(Struct, frozen=True):
 
 
 class ReplicaLogState(Struct, frozen=True):
-    """The controller's knowledge of a replica's log (see `Admin.unclean_recovery`)."""
+    """The state of a replica's log as the controller knows it (see `Admin.unclean_recovery`)."""
 
     broker_id: int
     reported: bool
     """Whether the current state of the log is known."""
 
     last_epoch: int = -1
-    """The leader epoch of its last batch."""
+    """The leader epoch of the last batch."""
 
     end_offset: int = -1
     start_offset: int = -1
     high_watermark: int = -1
     damage: int = 0
-    """The damage found in it: a `pk.core.log.damaged.Damage`."""
+    """The damage found in the log: a `pk.core.log.damaged.Damage`."""
 
     kept_bytes: int = 0
     """Bytes that recovery truncated and kept."""
 
     stopped: bool = False
-    """Whether it has stopped following because it would have to truncate committed records."""
+    """Whether the replica has stopped following because it would have to truncate committed
+    records."""
 
     damaged_segments: int = 0
-    """How many of its closed segments the broker found damaged while running."""
+    """How many closed segments the broker found damaged while running."""
 
 
 class UncleanRecovery(Struct, frozen=True):
@@ -239,12 +241,12 @@ class UncleanRecovery(Struct, frozen=True):
     """The brokers whose logs are compared before there is a leader."""
 
     awaits: tuple[int, ...]
-    """Those of them whose logs are not known yet."""
+    """The brokers in `needed` whose logs are not known yet."""
 
     why: str
     replicas: tuple[ReplicaLogState, ...]
     error: KafkaError | None = None
-    """Why the requested broker does not lead."""
+    """Why the broker that was requested as leader does not lead."""
 
 
 class TopicDescription(Struct, frozen=True):
@@ -259,7 +261,7 @@ class TopicDescription(Struct, frozen=True):
 
 class NewTopic(Struct, frozen=True):
     """A topic to create. -1 leaves a number to the broker; `assignments` (partition → brokers)
-    excludes both numbers."""
+    replaces both numbers."""
 
     name: str
     partitions: int = -1
@@ -275,19 +277,19 @@ class RemoteState(Struct, frozen=True):
     segments: int
     bytes: int
     lag_segments: int
-    """The closed segments that were not copied."""
+    """The closed segments that are not copied yet."""
     lag_bytes: int
     unfinished: int
-    """The segments whose copy or deletion did not end."""
+    """The segments whose copy or deletion was not completed."""
     copy_disabled: bool
     restoring: bool
-    """Whether the log must still be restored before the partition has a leader."""
+    """Whether the log must be restored before the partition has a leader."""
     why: str
-    """Why the last attempt did not do all that was due; "" if it did."""
+    """Why the last attempt did not do all the work that was due; "" if it did."""
     orphans: int = 0
-    """The objects that belong to no segment, and that were kept when the leader last looked."""
+    """The objects that belong to no segment and were kept at the leader's last check."""
     orphan: str = ""
-    """The name of one of them."""
+    """The name of one of the orphans."""
 
 
 class CreatedTopic(Struct, frozen=True):
@@ -301,15 +303,15 @@ class CreatedTopic(Struct, frozen=True):
 
 
 class NewPartitions(Struct, frozen=True):
-    """The partition count a topic grows to, and the brokers for the new partitions (None: the
-    broker chooses)."""
+    """The new total number of a topic's partitions, and the brokers for the new partitions (None:
+    the broker chooses)."""
 
     total: int
     assignments: tuple[tuple[int, ...], ...] | None = None
 
 
 class ListedOffset(Struct, frozen=True):
-    """An answer of ListOffsets; offset -1 means that no record matched."""
+    """A result of ListOffsets; offset -1 means that no record matched."""
 
     offset: int
     timestamp_ms: int
@@ -324,14 +326,14 @@ class EpochEndOffset(Struct, frozen=True):
 
 
 class ConfigResource(Struct, frozen=True):
-    """The thing that configs belong to; a BROKER with an empty name is the cluster-wide default."""
+    """A resource that has configs. A BROKER with an empty name is the cluster-wide default."""
 
     type: ResourceType
     name: str
 
 
 class ConfigSynonym(Struct, frozen=True):
-    """A layer below (or equal to) the one a value comes from."""
+    """The value of one layer, at or below the layer that the value in effect comes from."""
 
     name: str
     value: str | None
@@ -377,7 +379,7 @@ class GroupListing(Struct, frozen=True):
 
 
 class ListedGroups(Struct, frozen=True):
-    """The groups of all brokers that answered, and why the others did not."""
+    """The groups of all brokers that answered, and the errors of the others."""
 
     groups: tuple[GroupListing, ...]
     errors: dict[int, Exception] = field(default_factory=dict[int, Exception])
@@ -406,14 +408,14 @@ class StreamsMember(Struct, frozen=True):
     topology_epoch: int
     tasks: StreamsTasks
     target: StreamsTasks
-    """The tasks the member gets once it has caught up."""
+    """The tasks that the member gets once it has caught up."""
 
     endpoint: str | None = None
     """`host:port` of `application.server`; None if the application has none."""
 
 
 class StreamsSubtopology(Struct, frozen=True):
-    """A part of a streams application: the topics it reads, writes to, and keeps state in."""
+    """A part of a streams application: the topics that it reads, writes, and keeps state in."""
 
     subtopology_id: str
     source_topics: tuple[str, ...]
@@ -441,21 +443,22 @@ class MemberDescription(Struct, frozen=True):
     subscribed_regex: str | None = None
     rack_id: str | None = None
     member_epoch: int = -1
-    """-1 in a classic group."""
+    """The member epoch; -1 in a classic group."""
 
     target_assignment: tuple[TopicPartition, ...] | None = None
-    """The partitions the member gets once it has caught up (KIP-848); None in a classic group."""
+    """The partitions that the member gets in the end (KIP-848); None in a classic group."""
 
     uses_classic_protocol: bool | None = None
-    """Whether a member of a consumer group still uses the classic protocol; None if the broker does
-    not report it."""
+    """Whether a member of a consumer group uses the classic protocol; None if the broker does not
+    report it."""
 
     streams: StreamsMember | None = None
-    """Its tasks, in a streams group. `assignment` has the partitions that its active tasks read."""
+    """The tasks of a member of a streams group. `assignment` has the partitions that its active
+    tasks read."""
 
 
 class GroupDescription(Struct, frozen=True):
-    """A group and its members, of any type (`type` says which)."""
+    """A group of any type with its members."""
 
     group_id: str
     type: str
@@ -468,11 +471,12 @@ class GroupDescription(Struct, frozen=True):
     assignment_epoch: int = -1
     authorized_operations: int = NO_OPERATIONS
     topology: StreamsTopology | None = None
-    """Only for a streams group."""
+    """The topology; only for a streams group."""
 
 
 class OffsetAndMetadata(Struct, frozen=True):
-    """A committed offset: the next record to read; `leader_epoch` is -1 if unknown."""
+    """A committed offset: the offset of the next record to read. `leader_epoch` is -1 if
+    unknown."""
 
     offset: int
     leader_epoch: int = -1
@@ -484,7 +488,8 @@ class GroupMetadata(NamedTuple):
 
     group_id: str
     member_id: str = ""
-    """Empty before it has joined, and for a program that is not a member."""
+    """The member id; empty before the consumer has joined, and for a program that is not a
+    member."""
 
     generation: int = -1
     """The generation, or the member epoch with `group.protocol=consumer`; -1 outside the group."""
@@ -494,16 +499,16 @@ class GroupMetadata(NamedTuple):
 
 
 class ShareGroupOffset(OffsetAndMetadata, frozen=True):
-    """A share group's position in a partition: everything before `offset` is done."""
+    """A share group's position in a partition: all records before `offset` are done."""
 
     lag: int | None = None
-    """Records that are not done; None if the broker does not know."""
+    """The number of records that are not done; None if the broker does not know it."""
 
     def unread(self, end: int | None) -> int:
-        """The first offset that is not done, assuming every later record is also not done. `end` is
-        the end of the partition.
+        """Return the offset that `lag` records come after, an estimate of the first offset that is
+        not done. `end` is the end of the partition.
 
-        The start offset is only stored with the next acknowledgement, so records after it may be
+        The start offset is stored only with the next acknowledgement, so records after it may be
         done already; only the lag shows how many.
         """
         if self.lag is None or end is None:
@@ -519,7 +524,7 @@ class MemberToRemove(Struct, frozen=True):
 
 
 class ReplicaSize(Struct, frozen=True):
-    """A replica in a log directory; `offset_lag` is behind the high watermark (or behind the
+    """A replica in a log directory; `offset_lag` is its distance to the high watermark (or to the
     current replica)."""
 
     partition: TopicPartition
@@ -541,7 +546,7 @@ class LogDirDescription(Struct, frozen=True):
 
 
 class ProducerState(Struct, frozen=True):
-    """A producer that a partition's leader remembers; `transaction_start_offset` is -1 outside a
+    """A producer in the state of a partition's leader; `transaction_start_offset` is -1 outside a
     transaction."""
 
     producer_id: int
@@ -570,7 +575,7 @@ class TransactionListing(Struct, frozen=True):
 
 
 class TransactionDescription(Struct, frozen=True):
-    """The state of one transactional id; `start_ms` is -1 while no transaction is open."""
+    """The state of a transactional id; `start_ms` is -1 while no transaction is open."""
 
     coordinator_id: int
     state: str

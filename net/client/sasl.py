@@ -33,11 +33,11 @@ Ask = Callable[[Any, int], Awaitable[Any]]
 async def log_in(
     config: ClientConfig, host: str, version_of: Callable[[int], int], ask: Ask
 ) -> int:
-    """Authenticate over a connection to `host` that has negotiated versions; returns the lifetime
+    """Authenticate over a connection to `host` that has negotiated versions. Returns the lifetime
     of the session in ms, 0 for unlimited.
 
-    Raises KafkaError if the broker refuses, SaslError if it does not prove its identity, and what
-    `ask` raises.
+    Raises KafkaError if the broker refuses, SaslError if the broker does not prove its identity,
+    and what `ask` raises.
     """
     mechanism = config.sasl_mechanism
     exchange = await _exchange(config, host)
@@ -57,13 +57,13 @@ async def log_in(
             answer.error_code, "its listener does not use SASL: is security.protocol right?"
         )
     version = version_of(AUTHENTICATE)
-    # A Kerberos client asks its KDC here.
+    # A Kerberos client sends requests to its KDC here.
     token = await trio.to_thread.run_sync(exchange.step, b"")
     while True:
         answer = await ask(SaslAuthenticateRequest(auth_bytes=token), version)
         if answer.error_code:
             raise KafkaError(answer.error_code, answer.error_message or "the login was refused")
-        # A password is salted here, which is slow on purpose.
+        # Salting a password is slow on purpose.
         token = await trio.to_thread.run_sync(exchange.step, bytes(answer.auth_bytes))
         if exchange.complete and not token:
             return answer.session_lifetime_ms

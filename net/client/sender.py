@@ -1,18 +1,18 @@
-"""Takes batches from the accumulator to the brokers: one task per broker, with several requests in
-flight to each.
+"""Sends the batches of the accumulator to the brokers: one task per broker, with several requests
+in flight to each.
 
 Idempotence (KIP-98, KIP-360) keeps records in order and prevents duplicates. A batch gets the
 sequence of its first record when it is first sent, and batches are sent in that order; a broker
-refuses a gap (OUT_OF_ORDER) and recognizes duplicates. So a batch to be retried goes before its
-successors; those are refused because of the gap, return to the queue, too, and follow it. When the
-broker's state and ours really differ (it forgot us, or a batch was refused or given up for good),
-the partition continues with a higher epoch and sequences from 0, once it has nothing in flight:
-OUT_OF_ORDER means that the batch was not appended, so sending it again cannot duplicate it. If a
-given-up batch may be in the log, so may its successors: they keep their sequences until the broker
-has answered them, since with new ones it would append them again.
+refuses a gap (OUT_OF_ORDER) and recognizes duplicates. So a batch that is retried is queued before
+its successors, which were refused because of the gap and return to the queue too. If the broker's
+state really differs from the producer's (the broker lost it, or a batch was refused or given up for
+good), the partition continues with a higher epoch and sequences from 0 once it has nothing in
+flight: OUT_OF_ORDER means that the batch was not appended, so sending it again cannot duplicate it.
+If a batch that was given up may be in the log, its successors may be too: they keep their sequences
+until the broker has answered, since with new sequences it would append them again.
 
-A transaction does not continue after a gap: once a batch is given up, it can only be aborted
-(`pk.net.client.transaction`), and the next one begins with a new epoch.
+A transaction does not continue after a gap: once a batch is given up, the transaction can only be
+aborted (`pk.net.client.transaction`), and the next one begins with a new epoch.
 
 Without idempotence, batches may overtake each other on a retry unless
 max.in.flight.requests.per.connection is 1, as in the Java client.
@@ -43,7 +43,7 @@ from pk.net.client.transaction import Aborted, Transactions
 
 PRODUCE: Final = 0
 PURPOSE: Final = "produce"
-"""The purpose of connections that carry records."""
+"""The purpose of connections for Produce requests."""
 
 _EPOCH_MAX: Final = 32_767
 _FOREVER: Final = float("inf")
@@ -68,7 +68,7 @@ _STALE_METADATA: Final = (
 
 
 class Sender:
-    """The sending side of a producer: assigns every queue to the sender of its leader, and keeps
+    """The sending side of a producer. It assigns every queue to the sender of its leader, and keeps
     the leaders known."""
 
     def __init__(
@@ -87,25 +87,25 @@ class Sender:
         self.acks = config.required_acks
         self.codec = accumulator.codec
         self.transactions: Transactions | None = None
-        """The transactions of a producer that has a `transactional.id`."""
+        """The transactions of a producer with a `transactional.id`; else None."""
 
         self.producer_id = -1
         self.producer_epoch = -1
         self.fatal: Exception | None = None
-        """Why this producer cannot continue at all."""
+        """The error for which this producer cannot continue."""
 
         self.on_batch: Callable[[Batch, bytes], None] | None = None
-        """Called with each settled batch and its bytes, which it no longer has."""
+        """Called with each settled batch and its bytes, which the batch no longer holds."""
 
         self.on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None
         """Called with the error of each batch that will be retried."""
 
         self.records_sent = 0
-        """Records in Produce requests; a retry counts again."""
+        """The number of records in Produce requests; a retry counts again."""
 
         self.records_retried = 0
         self.topics_used: dict[str, float] = {}
-        """Topic → when a record was last sent to it; their metadata is kept fresh."""
+        """Topic → when a record was last sent to it. The metadata of these topics is kept fresh."""
 
         self._nursery = nursery
         self._brokers: dict[int, BrokerSender] = {}
@@ -155,7 +155,7 @@ class Sender:
         self._wanted.set()
 
     async def keep_metadata(self) -> None:
-        """Refresh the metadata when requested or old; give up batches that find no leader in
+        """Refresh the metadata when it is requested or old. Give up batches that find no leader in
         time."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         while True:
@@ -202,8 +202,8 @@ class Sender:
         return now - batch.created >= self.config.delivery_timeout_ms / 1000
 
     def timed_out(self, batch: Batch) -> Exception:
-        """The error of a batch that ran out of time: the broker's last refusal if there was one,
-        since it shows what to fix."""
+        """Return the error of a batch that ran out of time: the broker's last refusal if there was
+        one, since it shows the problem."""
         late = (
             f"{batch.count} records for {batch.partition} were not acknowledged within"
             f" delivery.timeout.ms ({self.config.delivery_timeout_ms} ms)"
@@ -213,7 +213,7 @@ class Sender:
         return KafkaError(batch.refusal.code, f"{batch.refusal.message}; {late}")
 
     def settle(self, batch: Batch, **outcome: Any) -> None:
-        """Settle a batch with its outcome, unless it was settled before, as by `close`."""
+        """Settle a batch with its outcome, unless it is settled already, as by `close`."""
         if batch not in self.accumulator.unsettled:
             return
         outcome.setdefault("error", None)
@@ -232,20 +232,21 @@ class Sender:
     def give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
         """Fail a batch; an idempotent producer may then have a gap in its sequences."""
         if batch not in self.accumulator.unsettled:
-            return  # already aborted
+            return  # aborted already
         if self.transactions is not None:
             self.transactions.fail(error)
         elif self.idempotent and batch.base_sequence >= 0:
             if batch.in_doubt or queue.has_earlier(batch):
-                # It (and so its successors), or one before it, may be in the log: each batch that
-                # has a sequence keeps it.
+                # The batch, and so its successors, or a batch before it, may be in the log: each
+                # batch that has a sequence keeps it.
                 queue.unresolved = True
             else:
                 queue.needs_epoch = True
         self.settle(batch, error=error)
 
     async def ensure_producer_id(self) -> None:
-        """Get a producer id (InitProducerId). A refusal is fatal for the producer."""
+        """Get a producer id (InitProducerId) if there is none. A refusal is fatal for the
+        producer."""
         from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
 
         async with self._producer_id_lock:
@@ -274,7 +275,7 @@ class Sender:
                 self.expire_all()
 
     def expire_all(self) -> None:
-        """Fail the batches that have timed out, wherever they are queued."""
+        """Fail the batches that have timed out, in all queues."""
         now = trio.current_time()
         for queue in self.accumulator.queues.values():
             while queue.batches and self.expired(queue.batches[0], now):
@@ -282,12 +283,12 @@ class Sender:
                 self.give_up(queue, batch, self.timed_out(batch))
 
     def fail(self, error: Exception) -> None:
-        """End the producer: every batch fails, and so does every call from now on."""
+        """End the producer: fail every batch, and let every later call fail."""
         self.fatal = error
         self.abort(error)
 
     def become(self, producer_id: int, producer_epoch: int) -> None:
-        """Write under this id and epoch from the next batch on."""
+        """Use this producer id and epoch from the next batch on."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         for queue in self.accumulator.queues.values():
@@ -312,8 +313,8 @@ class Sender:
             self.settle(batch, error=error)
 
     def raise_epoch(self, queue: PartitionQueue) -> bool:
-        """Move a partition to a new epoch; False if the epochs are exhausted and a new id is
-        needed."""
+        """Move a partition to a new epoch. Returns False if the epochs are exhausted, so that a new
+        id is needed."""
         if self.producer_epoch >= _EPOCH_MAX:
             self.producer_id = -1
             for other in self.accumulator.queues.values():
@@ -369,15 +370,15 @@ class BrokerSender:
         return self.config.max_in_flight_requests_per_connection
 
     async def _admitted(self) -> bool:
-        """Whether the queued batches belong to the open transaction, if this producer has
-        transactions."""
+        """Return whether the queued batches may be sent: if this producer has transactions, the
+        batches must belong to the open one."""
         transactions = self.sender.transactions
         if transactions is None:
             return True
         waiting = [queue.partition for queue in self.queues if queue.batches]
         if all(map(transactions.is_admitted, waiting)) or await transactions.admit(waiting):
             return True
-        # The transaction will be aborted: nothing more of it is sent.
+        # The transaction will be aborted, so no more of it is sent.
         self.sender.drop_waiting(transactions.error or Aborted())
         await trio.lowlevel.checkpoint()
         return False
@@ -400,7 +401,7 @@ class BrokerSender:
                 sender.give_up(queue, batch, sender.timed_out(batch))
 
     def _next_due(self, now: float) -> float:
-        """When to send the first batch. Drops empty queues."""
+        """Return when to send the first batch. Drops empty queues."""
         due = _FOREVER
         for queue in list(self.queues):
             if not queue.batches:
@@ -412,7 +413,7 @@ class BrokerSender:
         return due
 
     def _due(self, queue: PartitionQueue, now: float) -> float:
-        """When to send the first batch of a queue; never, if a batch in flight must return
+        """Return when to send the first batch of a queue; infinity if a batch in flight must return
         first."""
         batch = queue.batches[0]
         deadline = batch.created + self.config.delivery_timeout_ms / 1000
@@ -456,7 +457,7 @@ class BrokerSender:
                 due = min(due, when)
                 continue
             if sender.transactions and not sender.transactions.is_admitted(queue.partition):
-                due = now  # arrived while others were admitted
+                due = now  # the batches arrived while others were admitted
                 continue
             if not self._resolve(queue):
                 due = now
@@ -471,7 +472,7 @@ class BrokerSender:
             if sender.idempotent and batch.base_sequence < 0:
                 self._number(queue, batch)
             taken.append((queue, batch))
-            del self.queues[queue]  # to the back of the line, if it has more
+            del self.queues[queue]  # a queue that has more goes to the end of the line
             if queue.batches:
                 self.queues[queue] = None
                 due = min(due, self._due(queue, now)) if self._in_flight_max > 1 else due
@@ -488,8 +489,8 @@ class BrokerSender:
             self.sender.accumulator.sealed(before, batch)
 
     def _resolve(self, queue: PartitionQueue) -> bool:
-        """Resolve the sequences of an idempotent partition before it continues. False: check
-        again."""
+        """Give an idempotent partition a new epoch if its sequences require one. Returns False if
+        the partition cannot continue yet."""
         sender = self.sender
         if not sender.idempotent:
             return True
@@ -542,8 +543,8 @@ class BrokerSender:
         nursery.start_soon(self._complete, pending, taken)
 
     def _versions(self) -> tuple[int, int]:
-        """The oldest and newest version of Produce for these batches: from 12 on it adds partitions
-        to the transaction by itself (KIP-890)."""
+        """Return the oldest and newest version of Produce for these batches. From version 12 on,
+        Produce adds partitions to the transaction by itself (KIP-890)."""
         low = 7 if self.sender.codec == Codec.ZSTD else 3
         transactions = self.sender.transactions
         if transactions is None:
@@ -654,10 +655,10 @@ class BrokerSender:
             self._again(queue, batch, error, wait=True)
 
     def _again(self, queue: PartitionQueue, batch: Batch, error: Exception, *, wait: bool) -> None:
-        """Retry a batch later, unless its retries or its time are used up."""
+        """Retry a batch later, unless it has no retries or no time left."""
         sender, now = self.sender, trio.current_time()
         if batch not in sender.accumulator.unsettled:
-            return  # already aborted
+            return  # aborted already
         aborting = sender.transactions is not None and sender.transactions.error is not None
         if aborting or batch.attempts > self.config.retries or sender.expired(batch, now):
             sender.give_up(queue, batch, error)
@@ -678,8 +679,8 @@ class BrokerSender:
 def _answers(
     request: ProduceRequest, response: Any
 ) -> dict[TopicPartition, PartitionProduceResponse]:
-    """The result of each partition, by the names in the request: the metadata may have changed
-    since it was sent, and a response may only have topic ids."""
+    """Return the result of each partition by the names in the request: the metadata may have
+    changed since, and a response may have only topic ids."""
     names = {topic.topic_id: topic.name for topic in request.topic_data}
     return {
         TopicPartition(topic.name or names.get(topic.topic_id, ""), p.index): p
@@ -689,8 +690,8 @@ def _answers(
 
 
 def _may_be_appended(error: KafkaError) -> bool:
-    """Whether a batch refused with this error may be in the log: most passing errors are also
-    returned for batches that were appended but not replicated."""
+    """Return whether a batch refused with this error may be in the log: most transient errors are
+    also returned for batches that were appended but not replicated."""
     if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
         return True
     return error.retriable and error.code != ErrorCode.NOT_ENOUGH_REPLICAS

@@ -8,10 +8,10 @@
 The members of a share group take records from the same partitions, like workers from a queue. A
 delivered record is locked. If its member does not acknowledge it in time, another member gets it.
 
-With `share.acknowledgement.mode=implicit` a poll accepts what the poll before it returned, unless
-`acknowledge` set another outcome for a record. With `explicit` each record must be acknowledged
-before the next poll. Either way acknowledgements go out with the next fetch; `commit` sends them at
-once and returns their results.
+With `share.acknowledgement.mode=implicit`, a poll accepts the records that the previous poll
+returned, unless `acknowledge` set another outcome for a record. With `explicit`, each record must
+be acknowledged before the next poll. Either way, acknowledgements are sent with the next fetch;
+`commit` sends them at once and returns their results.
 
 When the block ends, pending acknowledgements are sent, and in the implicit mode the records last
 returned are accepted. If it ends with an exception, unacknowledged records go back to the group.
@@ -44,11 +44,11 @@ _CLOSE_MS: Final = 5_000
 _METADATA_PAUSE_S: Final = 0.1
 
 Outcomes = dict[TopicPartition, KafkaError | ClientError | None]
-"""Partition → the error of its acknowledgements; None: they were accepted."""
+"""Partition → the error of its acknowledgements; None if they were accepted."""
 
 
 class ShareRecord(NamedTuple):
-    """A record as it was delivered. `timestamp` is in ms since 1970, -1 for none."""
+    """A record as it was delivered. `timestamp` is in ms since 1970; -1 for none."""
 
     offset: int
     timestamp: int
@@ -61,16 +61,16 @@ class ShareRecord(NamedTuple):
     """The clock of `timestamp`: the producer's, or the broker's at the time of the append."""
     leader_epoch: int
     delivery_count: int
-    """How often it has been delivered to the group, this time included."""
+    """How often the record has been delivered to the group, including this time."""
 
 
 OnShareRecords = Callable[[Sequence[ShareRecord], int], None]
-"""Called with the records that a poll returns, one or more, and the time at which the poll began
-(ns since 1970)."""
+"""A function that is called with the records that a poll returns, one or more, and the time at
+which the poll began (ns since 1970)."""
 
 
 class _Held(NamedTuple):
-    """The source of a record that this consumer holds."""
+    """The broker and the partition that a held record came from."""
 
     broker_id: int
     ids: TopicIdPartition
@@ -105,7 +105,7 @@ class ShareConsumer:
         self._held: dict[tuple[TopicPartition, int], _Held] = {}
         """Records returned by poll that still lack a final acknowledgement."""
         self._renewed: set[tuple[TopicPartition, int]] = set()
-        """Those of them whose locks were renewed: they may stay unacknowledged over the next
+        """The held records whose locks were renewed: they may stay unacknowledged over the next
         poll."""
         self._outcomes: Outcomes = {}
         self._failure: Exception | None = None
@@ -116,8 +116,8 @@ class ShareConsumer:
         self.on_outcome: (
             Callable[[TopicPartition, Sequence[int], KafkaError | ClientError | None], None] | None
         ) = None
-        """Called with a partition, offsets, and the error of their acknowledgement (None:
-        accepted), for acknowledgements sent with fetches and by `commit`."""
+        """A function that is called with a partition, offsets, and the error of their
+        acknowledgement (None: accepted), for acknowledgements sent with fetches and by `commit`."""
         cluster.on_metadata.append(self._metadata_changed)
 
     @classmethod
@@ -130,10 +130,10 @@ class ShareConsumer:
         on_request: OnRequest | None = None,
         on_records: OnShareRecords | None = None,
     ) -> AsyncGenerator[Self]:
-        """A share consumer of the cluster that `bootstrap` belongs to. Connects on first use;
-        closed when the block ends. `on_request` is called after each request, `on_records` with
-        the records that `poll` returns or the loop yields, and the time at which the poll began
-        (ns since 1970).
+        """Open a share consumer of the cluster that `bootstrap` belongs to. The consumer connects
+        on first use and is closed when the block ends. `on_request` is called after each request,
+        `on_records` with the records that `poll` returns or the loop yields, and the time at which
+        the poll began (ns since 1970).
 
         Raises ConfigError.
         """
@@ -161,18 +161,17 @@ class ShareConsumer:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that the coordinator has assigned to this member; other members may share
+        """The partitions that the coordinator has assigned to this member. Other members may share
         them."""
         return frozenset(self._group.assigned)
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """The subscribed topics."""
         return frozenset(self._group.topics or ())
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribes to `topics` instead of earlier ones. Raises ValueError if `topics` is
-        empty."""
+        """Subscribe to `topics` instead of earlier ones. Raises ValueError if `topics` is empty."""
         self._check()
         names = [topics] if isinstance(topics, str) else list(topics)
         if not names:
@@ -180,7 +179,7 @@ class ShareConsumer:
         self._group.subscribe(names)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group; records not yet acknowledged go to other members."""
+        """Leave the group. Records that are not acknowledged go to other members."""
         self._check()
         await self._group.leave()
 
@@ -189,8 +188,8 @@ class ShareConsumer:
     async def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ShareRecord]:
-        """Return the next records, at most `records_max` (else `max.poll.records`); wait up to
-        `timeout_ms` for some.
+        """Return the next records, at most `records_max` (default: `max.poll.records`). Waits up to
+        `timeout_ms` for the first ones.
 
         Returns an empty list after the timeout. The implicit mode first accepts the records of the
         previous poll; the explicit mode raises ValueError unless each of them is acknowledged.
@@ -203,7 +202,7 @@ class ShareConsumer:
         return self._take(limit, start_ns)
 
     async def _fill(self, limit: int, deadline: float) -> None:
-        """The first part of a poll: settle earlier records and wait for new ones."""
+        """Settle earlier records and wait for new ones: the first part of a poll."""
         self._check()
         self._settle()
         await trio.lowlevel.checkpoint()
@@ -220,7 +219,7 @@ class ShareConsumer:
             self._fetcher.want(0)
 
     async def __aiter__(self) -> AsyncIterator[ShareRecord]:
-        """Yield records one by one, without end. After at most `max.poll.records` of them, those
+        """Yield records one by one, forever. After at most `max.poll.records` of them, the records
         yielded so far are settled as by a poll. Records fetched but not yielded stay buffered: a
         later poll returns them, or the end of the block releases them."""
         limit = self.config.max_poll_records
@@ -234,8 +233,8 @@ class ShareConsumer:
                 yield record
 
     def put_back(self, records: Sequence[ShareRecord]) -> None:
-        """Take back the newest records of the last poll, which the program has not looked at: the
-        next poll returns them again, and the end of the block releases them."""
+        """Take back the newest records of the last poll, which the program has not processed. The
+        next poll returns them again, or the end of the block releases them."""
         for record in reversed(records):
             place = TopicPartition(record.topic, record.partition), record.offset
             if (held := self._held.pop(place, None)) is not None:
@@ -252,8 +251,8 @@ class ShareConsumer:
         return taken
 
     def _settle(self) -> None:
-        """Before a poll: accept the records of the previous one or, in the explicit mode, raise
-        ValueError if an acknowledgement is missing."""
+        """Accept the records of the previous poll or, in the explicit mode, raise ValueError if an
+        acknowledgement is missing."""
         open_records = self._held.keys() - self._renewed
         if not open_records:
             return
@@ -282,7 +281,7 @@ class ShareConsumer:
     def acknowledge_offset(
         self, partition: TopicPartition, offset: int, kind: AcknowledgeType
     ) -> None:
-        """`acknowledge` by partition and offset."""
+        """Acknowledge a record by partition and offset, as `acknowledge` does."""
         self._check()
         if kind is AcknowledgeType.GAP:
             raise ValueError(
@@ -307,8 +306,8 @@ class ShareConsumer:
 
     async def commit(self) -> Outcomes:
         """Send all acknowledgements; the implicit mode first accepts the records of the last poll.
-        Returns for each partition the error of its acknowledgements since the last commit, or None.
-        Waits at most `default.api.timeout.ms`, then raises trio.TooSlowError."""
+        Returns the outcome for each partition: the error of its acknowledgements since the last
+        commit, or None. Waits at most `default.api.timeout.ms`, then raises trio.TooSlowError."""
         self._check()
         if not self._is_explicit:
             self._settle()
@@ -331,7 +330,7 @@ class ShareConsumer:
         if error is not None:
             for offset, kind in said.items():
                 if kind is AcknowledgeType.RENEW:
-                    # The lock may be gone: another member has the record, or will get it.
+                    # The lock may have expired: another member has the record, or will get it.
                     self._held.pop((partition, offset), None)
                     self._renewed.discard((partition, offset))
         self._news.set()
@@ -344,7 +343,7 @@ class ShareConsumer:
         partition = delivery.partition
         ids = self._group.assigned.get(partition)
         if ids is None:
-            return  # revoked since the fetch
+            return  # revoked meanwhile
         held = _Held(delivery.broker_id, ids)
         counts = {
             offset: count
@@ -362,7 +361,7 @@ class ShareConsumer:
             gaps = dict.fromkeys(counts, AcknowledgeType.GAP)
             self._fetcher.say(held.broker_id, partition, ids, gaps)
         if self._buffer:
-            # The waiting poll has its records: any more that came now would wait locked.
+            # The waiting poll has its records. More records would be locked while they wait.
             self._fetcher.wanted = 0
         self._news.set()
 
@@ -374,8 +373,8 @@ class ShareConsumer:
         partition: TopicPartition,
         held: _Held,
     ) -> None:
-        """Buffer the acquired records of one batch, whose offsets leave `counts`. A damaged batch
-        is rejected."""
+        """Buffer the acquired records of one batch and remove their offsets from `counts`. A
+        corrupt batch is rejected."""
         wanted = [o for o in range(header.base_offset, header.next_offset) if o in counts]
         if not wanted:
             return
@@ -436,8 +435,8 @@ class ShareConsumer:
         self._fetcher.follow_leaders()
 
     async def _keep_metadata(self) -> None:
-        """Keep the leaders of the assigned partitions known: refresh the metadata when it is
-        missing, wrong or old."""
+        """Keep the leaders of the assigned partitions known: refresh the metadata if it is missing,
+        wrong or old."""
         while True:
             self._stale = trio.Event()
             with trio.move_on_after(self.config.metadata_max_age_ms / 1000):
@@ -456,8 +455,8 @@ class ShareConsumer:
 
     async def close(self, *, accept: bool = True) -> None:
         """Send pending acknowledgements and leave the group. In the implicit mode, `accept` also
-        accepts the records last returned. Records still held go back to the group. Takes a few
-        seconds at most."""
+        accepts the records that the last poll returned. Records that are still held go back to the
+        group. Takes a few seconds at most."""
         if self._closed:
             return
         if accept and not self._is_explicit:

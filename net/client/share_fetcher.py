@@ -1,14 +1,14 @@
 """Fetches for a share consumer: one task per broker with one request in flight, in the broker's
 share session (KIP-932).
 
-Records are fetched only while a poll waits without any, since fetched records are locked and the
-lock's time runs. Acknowledgements go out with the next fetch, or in a request of their own if a
-caller waits for them (`commit`) or they renew locks.
+Records are fetched only while a poll waits for them, since fetched records are locked for a limited
+time. Acknowledgements are sent with the next fetch, or in a request of their own if a caller waits
+for them (`commit`) or if they renew locks.
 
 Both sides count the epoch of the session. When they disagree, a new session is opened; the broker
 still knows which records the member holds, so pending acknowledgements are sent in the new session.
-When a connection is lost, the acknowledgements of the last request may or may not have been
-applied; records that are not acknowledged are delivered again.
+When a connection is lost, the last request's acknowledgements may or may not have been applied;
+records that are not acknowledged are delivered again.
 """
 
 from __future__ import annotations
@@ -63,31 +63,31 @@ class Delivery(Struct):
     acquired: list[tuple[int, int, int]]
     """(first offset, last offset, delivery count)."""
     lock_until: float
-    """The latest time, by trio's clock, at which the lock ends and another member may get the
+    """The latest time, by trio's clock, at which the lock may expire and another member may get the
     records."""
 
 
 class _Queue(Struct):
-    """The acknowledgements to send for one partition's records."""
+    """The acknowledgements to send for the records of one partition."""
 
     ids: TopicIdPartition
     said: Said = field(default_factory=Said)
 
 
 class ShareFetcherEvents(NamedTuple):
-    """The functions of a share consumer that its fetcher calls to report something."""
+    """The callbacks of a share consumer's fetcher."""
 
     on_delivery: Callable[[Delivery], None]
     on_outcome: Callable[[TopicPartition, Said, KafkaError | ClientError | None], None]
-    """A broker has answered these acknowledgements; None: it accepted them."""
+    """Called when a broker has answered these acknowledgements; None: it accepted them."""
     on_failure: Callable[[Exception], None]
-    """A poll must raise this."""
+    """Called with an error that a poll must raise."""
     want_metadata: Callable[[], None]
-    """A leader cannot be reached, or has changed."""
+    """Called if a leader cannot be reached or has changed."""
 
 
 class ShareFetcher:
-    """All of a share consumer's fetching."""
+    """The fetching of a share consumer."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class ShareFetcher:
         self.config = config
         self.group = group
         self.wanted = 0
-        """The number of records that a poll waits for; 0 while none does."""
+        """The number of records that a poll waits for; 0 if none waits."""
         self.events = events
         self._nursery = nursery
         self._brokers: dict[int, BrokerFetcher] = {}
 
     def want(self, records: int) -> None:
-        """Set how many records a poll waits for; 0: none waits."""
+        """Set how many records a poll waits for; 0 if none waits."""
         self.wanted = records
         if records:
             self.follow_leaders()
@@ -125,12 +125,12 @@ class ShareFetcher:
     def say(
         self, broker_id: int, partition: TopicPartition, ids: TopicIdPartition, said: Said
     ) -> None:
-        """Queue acknowledgements for the broker that delivered the records, to be sent at the next
-        opportunity."""
+        """Queue acknowledgements for the broker that delivered the records. They are sent at the
+        next opportunity."""
         self._brokers[broker_id].say(partition, ids, said)
 
     def hurry(self) -> None:
-        """Send the waiting acknowledgements now, without a fetch."""
+        """Send the queued acknowledgements now, without a fetch."""
         for broker in self._brokers.values():
             broker.hurry()
 
@@ -140,14 +140,14 @@ class ShareFetcher:
         return all(broker.is_idle for broker in self._brokers.values())
 
     async def close(self) -> None:
-        """End every session, with the remaining acknowledgements."""
+        """End every session; this sends the remaining acknowledgements."""
         async with trio.open_nursery() as nursery:
             for broker in self._brokers.values():
                 nursery.start_soon(broker.close)
 
 
 class BrokerFetcher:
-    """Fetches from one broker, and sends it the acknowledgements of its records."""
+    """Fetches from one broker, and sends the acknowledgements of its records to it."""
 
     def __init__(self, fetcher: ShareFetcher, node_id: int) -> None:
         self._fetcher = fetcher
@@ -167,7 +167,7 @@ class BrokerFetcher:
         self._wake.set()
 
     def hurry(self) -> None:
-        """Send the waiting acknowledgements, without a fetch."""
+        """Send the queued acknowledgements, without a fetch."""
         self._hurried = bool(self._queue)
         self.wake()
 
@@ -196,7 +196,7 @@ class BrokerFetcher:
                 await trio.sleep(self._config.retry_backoff_ms / 1000)
 
     def _mine(self) -> dict[TopicPartition, TopicIdPartition]:
-        """The assigned partitions that this broker leads."""
+        """Return the assigned partitions that this broker leads."""
         metadata = self._fetcher.cluster.metadata
         return {
             partition: ids
@@ -205,7 +205,7 @@ class BrokerFetcher:
         }
 
     async def _step(self) -> bool:
-        """Send one request; returns whether it succeeded."""
+        """Send one request. Returns whether it succeeded."""
         try:
             connection = await self._fetcher.cluster.connection(self._node_id, _PURPOSE)
         except (ClientError, ProtocolError, KafkaError) as e:
@@ -218,7 +218,8 @@ class BrokerFetcher:
         return await self._fetch(connection)
 
     def _lost(self, error: Exception) -> None:
-        """Handle that the broker cannot be reached: it will give the records we hold to others."""
+        """Handle a broker that cannot be reached: it will give the records that we hold to other
+        members."""
         self._epoch = 0
         self._fetcher.events.want_metadata()
         queue, self._queue = self._queue, {}
@@ -290,7 +291,7 @@ class BrokerFetcher:
                     fetcher.events.on_outcome(said[0], said[1].said, error)
                 partition = names.get(ids) or (said[0] if said is not None else None)
                 if partition is None:
-                    continue  # revoked since: the locks expire, or the session ends
+                    continue  # revoked meanwhile: the locks expire, or the session ends
                 if data.error_code:
                     self._refused(partition, data)
                 elif data.acquired_records:
@@ -306,7 +307,7 @@ class BrokerFetcher:
             fetcher.events.on_outcome(partition, one.said, None)
 
     def _refused(self, partition: TopicPartition, data: Any) -> None:
-        """Handle the error of one partition."""
+        """Handle the error of a partition."""
         if data.error_code not in _MOVED:
             self._fetcher.events.on_failure(
                 KafkaError(data.error_code, f"{partition.shown}: {data.error_message or ''}")
@@ -366,7 +367,7 @@ class BrokerFetcher:
         return going_well
 
     async def close(self) -> None:
-        """End the session, with the remaining acknowledgements."""
+        """End the session; this sends the remaining acknowledgements."""
         self._closing = True
         async with self._lock:
             if self._epoch == 0:
@@ -382,7 +383,7 @@ class BrokerFetcher:
     # --- both ---
 
     def _take_queue(self, *, renewals: bool) -> dict[TopicPartition, _Queue]:
-        """The acknowledgements to send: either renewals or all others."""
+        """Take the acknowledgements to send from the queue: either renewals or all others."""
         taken: dict[TopicPartition, _Queue] = {}
         for partition, one in list(self._queue.items()):
             said = {
@@ -405,7 +406,8 @@ class BrokerFetcher:
         version: int,
         queue: dict[TopicPartition, _Queue],
     ) -> Any | None:
-        """The response; None if the whole request failed. Advances the session's epoch."""
+        """Return the response, or None if the whole request failed. Advances the session's
+        epoch."""
         self._under_way = True
         try:
             response = await connection.request(request, version=version)
@@ -423,7 +425,8 @@ class BrokerFetcher:
             error = KafkaError(response.error_code, response.error_message or "")
             if response.error_code in _SESSION_LOST:
                 for partition, one in queue.items():
-                    # The broker still knows what we hold: send it in the next session.
+                    # The broker still knows the records that we hold: send the acknowledgements in
+                    # the next session.
                     waiting = self._queue.setdefault(partition, _Queue(one.ids))
                     waiting.said = {**one.said, **waiting.said}
             else:
@@ -448,8 +451,8 @@ def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[Uuid, list[int]]:
 
 
 def _batches(said: Said) -> list[tuple[int, int, list[int]]]:
-    """(first offset, last offset, types) of each run of consecutive offsets, with one type for all
-    or one for each."""
+    """Return (first offset, last offset, types) of each run of consecutive offsets, with one type
+    for the whole run or one for each offset."""
     stretches: list[tuple[int, int, list[int]]] = []
     for offset in sorted(said):
         kind = int(said[offset])

@@ -1,8 +1,8 @@
 """The steps that a group hands to `poll`: partitions are assigned and revoked there, when the
 program is not processing records.
 
-The task that holds the membership hands `poll` a `Step`, and continues to send heartbeats until the
-step is done. Both group protocols work this way (group.py, consumer_group.py).
+The task that holds the membership passes `poll` a `Step`, and continues to send heartbeats until
+the step is done. Both group protocols work this way (group.py, consumer_group.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from pk.core.values import TopicPartition
 
 
 class StepKind(Enum):
-    """The kind of a step."""
+    """What poll has to do in a step."""
 
     REVOKE = "revoke"
     ASSIGN = "assign"
@@ -23,24 +23,24 @@ class StepKind(Enum):
 
 
 class Step(Struct, eq=False):
-    """Work that poll has to do before the group can continue."""
+    """Work that poll must do before the group can continue."""
 
     kind: StepKind
     partitions: tuple[TopicPartition, ...] = ()
-    """For ASSIGN: all partitions the member gets."""
+    """For ASSIGN: all partitions that the member gets. Else: the partitions that it loses."""
 
     started: bool = False
     done: bool = False
-    """Whether poll has done it, or need not do the rest of it."""
+    """Whether poll has done the step, or need not do the rest of it."""
 
     again: bool = False
-    """Set by poll if it released partitions that others wait for."""
+    """Set by poll if it has released partitions that other members wait for."""
 
 
 class Steps:
-    """The current step for poll, and a way to wait for poll. `owned` returns the partitions the
-    program has; `on_news` wakes poll; `on_done` is called when poll has done a step, or part of
-    one."""
+    """The current step for poll, and a way to wait until poll has done it. `owned` returns the
+    program's partitions, `on_news` wakes poll, and `on_done` is called when poll has done a step or
+    part of one."""
 
     def __init__(
         self,
@@ -50,23 +50,23 @@ class Steps:
     ) -> None:
         self.current: Step | None = None
         self.changed = trio.Event()
-        """Set by `wake`, which replaces it."""
+        """Set by `wake`, which then replaces the event."""
 
         self._under_way: Step | None = None
-        """The step that poll is doing: `current`, or an older one."""
+        """The step that poll is doing: `current`, or an earlier step."""
 
         self._owned = owned
         self._on_news = on_news
         self._on_done = on_done
 
     def put(self, step: Step) -> None:
-        """Hand poll a step, replacing the current one."""
+        """Pass poll a step, which replaces the current one."""
         self.current = step
         self._on_news()
 
     def drop(self) -> None:
-        """Cancel the steps: poll has nothing to do, and takes no more partitions in the step it is
-        doing."""
+        """Cancel the steps: poll has nothing more to do, and takes no more partitions in the step
+        that it is doing."""
         for step in (self.current, self._under_way):
             if step is not None:
                 step.done = True
@@ -74,7 +74,7 @@ class Steps:
         self.wake()
 
     def unfinished(self) -> set[TopicPartition]:
-        """The partitions that poll has yet to take."""
+        """Return the partitions that poll has yet to take."""
         steps = (self.current, self._under_way)
         return {
             partition
@@ -98,8 +98,8 @@ class Steps:
         self._end()
 
     def put_back(self, step: Step) -> None:
-        """Put back a step after an interruption: the next poll does the rest, unless another step
-        has replaced this one."""
+        """Put back a step after an interruption. The next poll does the rest of it, unless another
+        step has replaced it."""
         step.started = False
         if self.current is not step:
             step.done = True
@@ -111,17 +111,18 @@ class Steps:
         self._on_done()
 
     def wake(self) -> None:
-        """Wake waiting tasks to check again."""
+        """Wake the waiting tasks, so that they check again."""
         self.changed.set()
         self.changed = trio.Event()
 
     async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait until `ready`; checks again whenever poll or another task calls `wake`."""
+        """Wait until `ready` returns True. Checks again whenever poll or another task calls
+        `wake`."""
         while not ready():
             await self.changed.wait()
 
     async def lose(self) -> None:
-        """Make poll give up the program's partitions, because others may have them already."""
+        """Make poll drop the program's partitions, because other members may own them already."""
         self.drop()
         await self.until(lambda: self._under_way is None)
         if owned := tuple(self._owned()):

@@ -1,4 +1,4 @@
-"""An admin client's view of streams groups (KIP-1071): StreamsGroupDescribe.
+"""The description of streams groups for an admin client (KIP-1071): StreamsGroupDescribe.
 
 The broker describes tasks; the partitions that a task reads follow from the topology and the
 partition counts of the source topics.
@@ -27,7 +27,7 @@ from pk.net.client.connection import Connection
 async def describe_streams_groups(
     connection: Connection, group_ids: Sequence[str], operations: bool
 ) -> Answers[str, r.GroupDescription]:
-    """The streams groups among `group_ids` that this broker coordinates."""
+    """Describe the streams groups among `group_ids` that this broker coordinates."""
     request = StreamsGroupDescribeRequest(
         group_ids=list(group_ids), include_authorized_operations=operations
     )
@@ -42,8 +42,8 @@ async def describe_streams_groups(
 async def _partition_counts(
     connection: Connection, groups: Iterable[DescribedGroup]
 ) -> dict[str, int]:
-    """The partition counts of topics that a subtopology reads together with others: these may have
-    fewer partitions than there are tasks."""
+    """Return the partition counts of topics that a subtopology reads together with other topics.
+    These may have fewer partitions than there are tasks."""
     names = {
         topic
         for group in groups
@@ -62,7 +62,7 @@ async def _partition_counts(
 
 
 def _sources(topology: Topology | None) -> dict[str, list[str]]:
-    """Subtopology id → the topics that it reads."""
+    """Map subtopology ids to the topics that the subtopologies read."""
     subtopologies = [] if topology is None else topology.subtopologies or []
     return {
         each.subtopology_id: [

@@ -1,4 +1,4 @@
-"""The state of each partition that a consumer reads, and fetched data waiting to be returned."""
+"""The state of each partition that a consumer reads, and its fetched data."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +20,12 @@ from pk.core.values import NO_EPOCH, TopicPartition, new_tuple
 
 NO_POSITION: Final = -1
 _OLD_MAGICS: Final = (0, 1)
-"""Message formats before the record batch, which Kafka has since 0.11."""
+"""The versions of the message format before the record batch (Kafka 0.11)."""
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as read. `timestamp` is in ms since 1970, -1 for none; `leader_epoch` is that of its
-    batch."""
+    """A consumed record. `timestamp` is in ms since 1970, -1 for none; `leader_epoch` is the epoch
+    of its batch."""
 
     offset: int
     timestamp: int
@@ -41,16 +41,16 @@ class ConsumerRecord(NamedTuple):
 
 
 OnRecords = Callable[[Sequence[ConsumerRecord], int], None]
-"""Called with the records that a poll returns, one or more, and the time at which the poll began
-(ns since 1970)."""
+"""A function that is called with the records that a poll returns, one or more, and the time at
+which the poll began (ns since 1970)."""
 
 
 class FetchedBatch(NamedTuple):
     """A whole record batch as the broker sent it, for callers that read columns or pass bytes on.
-    Messages of the formats v0 and v1, which are older, come as batches too.
+    Messages of the older formats v0 and v1 are converted to batches.
 
-    It may begin with records below `start_offset` that were not requested, since fetches begin at a
-    batch's start.
+    The batch may begin with records below `start_offset` that were not requested, since a fetch
+    begins at the start of a batch.
     """
 
     partition: TopicPartition
@@ -60,7 +60,7 @@ class FetchedBatch(NamedTuple):
     log_start_offset: int = -1
     last_stable_offset: int = -1
     high_watermark: int = -1
-    """The partition's offsets as of its last fetch; -1 if unknown."""
+    """The high watermark as of the last fetch, like the two offsets above; -1 if unknown."""
 
 
 class Chunk:
@@ -85,13 +85,13 @@ class Chunk:
         self.batches = list(iter_headers(data))
         self._index = 0
         self._aborted = deque(sorted(aborted or ()))
-        """(first offset, producer id) of aborted transactions not reached yet."""
+        """(first offset, producer id) of aborted transactions that begin later in the chunk."""
 
         self._aborting: set[int] | None = None if aborted is None else set()
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last batch; requires at least one batch."""
+        """The offset after the last batch. There must be at least one."""
         return self.batches[-1][1].next_offset
 
     @property
@@ -99,7 +99,7 @@ class Chunk:
         return self._index >= len(self.batches)
 
     def next_batch(self, position: int) -> tuple[BatchHeader, memoryview] | None:
-        """The next batch with records at or after `position`; None at the end."""
+        """Return the next batch with records at or after `position`; None at the end."""
         while self._index < len(self.batches):
             at, header = self.batches[self._index]
             self._index += 1
@@ -126,19 +126,20 @@ class Chunk:
         return header.producer_id in self._aborting
 
     def step_back(self) -> None:
-        """Return to the batch taken last."""
+        """Step back to the batch that was taken last."""
         self._index -= 1
 
     def size_left(self) -> int:
-        """Bytes of the batches not taken yet."""
+        """The number of bytes of the batches that are not taken yet."""
         if self.exhausted:
             return 0
         return len(self.data) - self.batches[self._index][0]
 
 
 def _upgraded(data: memoryview) -> memoryview:
-    """The messages of formats v0 and v1 at the start of `data` as record batches, followed by its
-    record batches. Ends before a message that is corrupt; raises its error if it is the first."""
+    """Return the messages of formats v0 and v1 at the start of `data` as record batches, followed
+    by the record batches after them. Stops before a corrupt message; raises its error if it is the
+    first."""
     from pk.core.record.convert import upgrade
 
     batches: list[bytearray | memoryview] = []
@@ -157,12 +158,12 @@ def _upgraded(data: memoryview) -> memoryview:
 
 
 Reading = tuple[BatchHeader, Iterator[Record], memoryview, tuple[object, ...]]
-"""A batch being handed out: its header, the records left, its bytes, and the fields of a
-`ConsumerRecord` that all of them share."""
+"""A batch that is being read: its header, the remaining records, its bytes, and the fields of
+`ConsumerRecord` that all records share."""
 
 
 class PartitionState:
-    """A partition of the consumer: its position and its fetched data."""
+    """A partition of the consumer: its position and its buffered data."""
 
     __slots__ = (
         "buffered_bytes",
@@ -189,29 +190,29 @@ class PartitionState:
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.position = NO_POSITION
-        """The offset of the next record to hand out."""
+        """The offset of the next record to return."""
 
         self.position_epoch = NO_EPOCH
         """The leader epoch of the record before it."""
 
         self.fetch_offset = NO_POSITION
-        """The offset to fetch next: ahead of the position by the buffered records."""
+        """The offset to fetch next. It is ahead of the position by the buffered records."""
 
         self.leader_epoch = NO_EPOCH
-        """The epoch of the leader that the position was last checked against."""
+        """The epoch of the leader that the position was last validated against."""
 
         self.reset_to: int | None = None
-        """The timestamp (or special one) by which to look up the position."""
+        """The timestamp, or special timestamp, to look up the position by."""
 
         self.paused = False
         self.revoking = False
         self.failed = False
-        """Whether the lookup of its position failed for good; retried after the error was
+        """Whether the lookup of the position failed for good. It is retried after the error was
         raised."""
 
         self.chunks: deque[Chunk] = deque()
         self.reading: Reading | None = None
-        """The batch that is being handed out record by record."""
+        """The batch that is being read record by record."""
 
         self.buffered_bytes = 0
         self.high_watermark = -1
@@ -221,7 +222,7 @@ class PartitionState:
         self.preferred_until = 0.0
         self.not_before = 0.0
         self.version = 0
-        """Changes with each seek: a response to an older version is dropped."""
+        """Changes with each seek. A response to a request with an older version is dropped."""
 
     @property
     def has_position(self) -> bool:
@@ -229,7 +230,7 @@ class PartitionState:
 
     @property
     def has_data(self) -> bool:
-        """Whether there are fetched batches that the program may have now."""
+        """Return whether there are fetched batches that may be returned now."""
         return (
             (self.reading is not None or bool(self.chunks))
             and not self.paused
@@ -238,7 +239,7 @@ class PartitionState:
         )
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Continue at `offset`; buffered data is dropped."""
+        """Continue at `offset` and drop buffered data."""
         self._drop()
         self.position = self.fetch_offset = offset
         self.position_epoch = epoch
@@ -246,7 +247,7 @@ class PartitionState:
         self.reset_to = None
 
     def seek_later(self, timestamp: int) -> None:
-        """Continue at the offset for `timestamp` once it has been looked up."""
+        """Continue at the offset for `timestamp`, once it has been looked up."""
         self._drop()
         self.reset_to = timestamp
 
@@ -266,9 +267,8 @@ class PartitionState:
         self.fetch_offset = chunk.next_offset
 
     def take_batch(self, check_crcs: bool) -> FetchedBatch | None:
-        """The next whole batch, or the rest of the one being read. Moves the position past it.
-
-        Raises CorruptBatch.
+        """Return the next whole batch, or the rest of the batch being read, and move the position
+        past it. Raises CorruptBatch.
         """
         if self.reading is None:
             self.reading = self._start_batch(check_crcs)
@@ -288,8 +288,8 @@ class PartitionState:
         return batch
 
     def take_record(self) -> ConsumerRecord | None:
-        """The next record of the batch being read. None if there is none, or if it cannot be read:
-        `take_records` then continues, or raises the error."""
+        """Return the next record of the batch being read. Returns None if there is none, or if it
+        cannot be read: `take_records` then continues, or raises the error."""
         if self.reading is None or self.paused:
             return None
         header, source, _, tail = self.reading
@@ -305,10 +305,11 @@ class PartitionState:
         return None
 
     def take_records(self, out: list[ConsumerRecord], room: int, check_crcs: bool) -> int:
-        """Append up to `room` records to `out`; returns the remaining room.
+        """Append up to `room` records to `out`. Returns the remaining room.
 
         Raises KafkaError if a batch is corrupt; the position is then at the first record that
-        cannot be read. While there are records before it to return, it does not raise.
+        cannot be read. If there are records before that one, they are returned first, without an
+        error.
         """
         while room > 0:
             try:
@@ -370,7 +371,7 @@ class PartitionState:
             self._finish(self.chunks[0])
 
     def _step_back(self) -> None:
-        """Make the next read retry a batch that could not be read."""
+        """Make the next read retry the batch that could not be read."""
         if self.reading is not None:
             self.reading = None
             self.chunks[0].step_back()
@@ -380,7 +381,7 @@ class PartitionState:
         self.buffered_bytes = others + chunk.size_left()
 
     def _finish(self, chunk: Chunk) -> None:
-        """Finish a chunk, whose last batches may have had no records for us."""
+        """Finish a chunk. Its last batches may have had no records to return."""
         self.chunks.popleft()
         self.buffered_bytes = sum(len(c.data) for c in self.chunks)
         last = chunk.batches[-1][1]
@@ -393,7 +394,7 @@ class PartitionState:
 
     @property
     def lag(self) -> int | None:
-        """The lag as of the last fetch, in records; None before the first."""
+        """Return the lag as of the last fetch, in records; None before the first."""
         if not self.has_position or self.high_watermark < 0:
             return None
         return max(0, self.high_watermark - self.position)

@@ -1,5 +1,5 @@
-"""A client's side of TLS: the handshake on a new connection, and errors in words that name the key
-to check."""
+"""The client side of TLS: the handshake on a new connection, and errors that name the key to
+check."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _contexts(settings: TlsSettings) -> CurrentContext:
 
 
 async def begin_tls(sock: trio.socket.SocketType, node: Node, config: ClientConfig) -> TlsSocket:
-    """Do the handshake on `sock`, which it takes over; returns the TLS socket. Raises
+    """Do the handshake on `sock`, and return the TLS socket, which then owns `sock`. Raises
     ConnectFailed, ConfigError, OSError."""
     context = config.ssl_context
     if context is None:
@@ -102,7 +102,8 @@ async def begin_tls(sock: trio.socket.SocketType, node: Node, config: ClientConf
 
 
 async def certificate_end_ms(node: Node, config: ClientConfig) -> int:
-    """When a broker's certificate expires, in ms since 1970. Raises ConnectFailed, ConfigError."""
+    """Return when a broker's certificate expires, in ms since 1970. Raises ConnectFailed,
+    ConfigError."""
     wait_s = config.socket_connection_setup_timeout_ms / 1000
     try:
         with trio.fail_after(wait_s):
@@ -136,7 +137,7 @@ def _untrusted(error: ssl.SSLCertVerificationError) -> str:
 
 
 def refusal_of(error: ssl.SSLError) -> str:
-    """Why the peer ended TLS."""
+    """Return why the peer ended TLS."""
     for reasons, words in _REFUSALS:
         if any(reason in (error.reason or "") for reason in reasons):
             return words

@@ -1,7 +1,7 @@
 """Asks several brokers at once, without letting one that hangs delay the answers of the others.
 
-A stopped process, or a host that swaps, accepts connections and requests without answering, for an
-unknown time. So once one broker has answered, the others have a time limit.
+A stopped process, or a host that swaps, accepts connections and requests without answering for an
+unknown time. So the other brokers have a time limit once one has answered.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,11 +15,12 @@ _STILL_SILENT_S: Final = 0.5
 """How long to wait for a broker that was silent a moment ago."""
 
 _FORGOTTEN_S: Final = 10.0
-"""How long a broker counts as silent; after that it is waited for like any other."""
+"""How long a broker counts as silent. After that, it is waited for like any other."""
 
 
 class Together:
-    """Remembers silent brokers, so that a command of several rounds waits for them only once."""
+    """Asks several brokers at once, and remembers silent ones, so that a command with several
+    rounds waits for them only once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -40,11 +41,11 @@ class Together:
         then_s: float,
         first_s: float = float("inf"),
     ) -> frozenset[int]:
-        """Run `ask`, which returns whether the broker answered, for each of the nodes. Returns
-        those that were given up.
+        """Run `ask`, which returns whether the broker answered, for each of the nodes. Returns the
+        nodes that were given up.
 
-        Waits at most `first_s` for the first answer. Then the others have `then_s` more, or as long
-        as the first took if that is longer, since the whole cluster may be slow.
+        Waits at most `first_s` for the first answer. Then the others have another `then_s`, or as
+        long as the first took if that is longer, since the whole cluster may be slow.
         """
         began = trio.current_time()
         limits = {node_id: trio.CancelScope() for node_id in nodes}

@@ -2,10 +2,10 @@
 the partitions and groups in the open transaction, and how the transaction ends.
 
 There are two protocols. The cluster's finalized `transaction.version`, read when a transaction
-begins, selects one. Up to version 1 the producer registers each partition and group with the
-coordinator before it writes there. From version 2 on a produce adds its partition by itself, and
-each end of a transaction returns a new epoch, so that late records of one transaction cannot end up
-in the next.
+begins, selects one. Up to version 1, the producer adds each partition and group at the coordinator
+before it writes there. From version 2 on, a Produce request adds its partitions by itself, and each
+end of a transaction returns a new epoch, so that late records of one transaction cannot become part
+of the next.
 
 There are three kinds of errors:
 
@@ -54,28 +54,28 @@ _FATAL: Final = frozenset(
 """The errors of a coordinator that end the producer."""
 
 _FATAL_OF_A_BATCH: Final = _FATAL - {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
-"""The errors of a partition's leader that end the producer. A refused epoch is not among them: the
+"""The errors of a partition's leader that end the producer. A refused epoch is not fatal yet: the
 coordinator may have raised the epoch when it aborted the transaction after
-`transaction.timeout.ms`, and only the abort shows which it was."""
+`transaction.timeout.ms`, and only the abort shows whether it did."""
 
 
 class Aborted(ClientError):
-    """The record belongs to a transaction that was aborted before the record was acknowledged."""
+    """The error of a record whose transaction was aborted before the record was acknowledged."""
 
     def __init__(self) -> None:
         super().__init__("the transaction was aborted before this record was acknowledged")
 
 
 class Writer(Protocol):
-    """The part of the producer's sender that transactions use: its id and epoch, and ways to stop
-    it."""
+    """The part of the producer's sender that transactions use: the id and epoch of the producer,
+    and ways to stop it."""
 
     producer_id: int
     producer_epoch: int
     fatal: Exception | None
 
     def become(self, producer_id: int, producer_epoch: int) -> None:
-        """Write under this id and epoch from the next batch on."""
+        """Use this producer id and epoch from the next batch on."""
         ...
 
     def abort(self, error: Exception) -> None:
@@ -88,21 +88,21 @@ class Writer(Protocol):
 
 
 class Transactions:
-    """The transactional side of a producer. `Producer.transaction` drives it; the sender consults
-    it before sending."""
+    """The transactions of a producer. `Producer.transaction` controls them, and the sender consults
+    them before sending."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, sender: Writer) -> None:
         assert config.transactional_id is not None
         self.transactional_id = config.transactional_id
         self.open = False
-        """Whether records may be sent."""
+        """Whether a transaction is open, so that records may be sent."""
 
         self.error: Exception | None = None
         """Why the open transaction can only be aborted."""
 
         self.commit_sent = False
         """Whether the coordinator was asked to commit the open transaction and has not finally
-        refused. Then the outcome is unknown, and an abort would be an error."""
+        refused: the outcome is then unknown, and aborting would be wrong."""
 
         self.version = 0
         """The `transaction.version` that the open transaction follows."""
@@ -113,21 +113,21 @@ class Transactions:
         self._partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._epoch_used_up = False
-        """Whether a batch was given up: its sequence number is a gap, so the next transaction needs
+        """Whether a batch was given up. Its sequence number is a gap, so the next transaction needs
         a new epoch."""
 
         self._left_open = False
-        """Whether the coordinator may hold an open transaction of ours, which must not become part
+        """Whether the coordinator may have an open transaction of ours, which must not become part
         of the next one."""
 
     @property
     def adds_by_itself(self) -> bool:
-        """Whether a produce adds its partition to the transaction (KIP-890)."""
+        """Whether a Produce request adds its partitions to the transaction (KIP-890)."""
         return self.version >= 2
 
     def check(self) -> None:
-        """Raises NoTransaction outside a transaction, and the error of one that can only be
-        aborted."""
+        """Raise NoTransaction outside a transaction, and the error of a transaction that can only
+        be aborted."""
         if not self.open:
             raise NoTransaction(
                 "this producer has a transactional.id: send records within `async with "
@@ -137,8 +137,7 @@ class Transactions:
             raise without_frames(self.error)
 
     async def begin(self) -> None:
-        """Open a transaction; the first one takes over the transactional id from any earlier
-        producer.
+        """Open a transaction; the first one fences any earlier producer with the transactional id.
 
         Raises KafkaError, ClientError, and NoTransaction if one is already open.
         """
@@ -164,7 +163,7 @@ class Transactions:
         self.open = True
 
     def fail(self, error: Exception) -> None:
-        """A batch of the transaction was given up: the transaction can only be aborted."""
+        """Make the transaction one that can only be aborted, because a batch of it was given up."""
         if isinstance(error, KafkaError) and error.code in _FATAL_OF_A_BATCH:
             self._sender.fail(error)
         self._epoch_used_up = True
@@ -172,12 +171,13 @@ class Transactions:
             self.error = error
 
     def is_admitted(self, partition: TopicPartition) -> bool:
-        """Whether records for `partition` may be sent without asking the coordinator first."""
+        """Return whether records for `partition` may be sent without asking the coordinator
+        first."""
         return partition in self._partitions
 
     async def admit(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Add partitions to the transaction before anything is sent to them. False: nothing may be
-        sent."""
+        """Add partitions to the transaction before records are sent to them. Returns False if
+        nothing may be sent."""
         if self.error is not None or not self.open:
             return False
         new = [p for p in partitions if p not in self._partitions]
@@ -224,7 +224,7 @@ class Transactions:
             try:
                 await self._ask("EndTxn", lambda c: self._end(c, commit))
             except (KafkaError, ClientError, ProtocolError) as e:
-                # A passing error does not reveal the outcome of an earlier attempt, nor even of
+                # A transient error does not reveal the outcome of an earlier attempt, nor even of
                 # this one: a coordinator that moves may have written the commit before.
                 refused = isinstance(e, KafkaError) and not is_passing(e)
                 if refused or not (self.commit_sent or isinstance(e, ClientError)):
@@ -239,7 +239,8 @@ class Transactions:
         self.error = None
 
     def leave(self) -> None:
-        """Leave the block of the transaction, even if the transaction could not be ended."""
+        """Clean up at the end of the transaction's block, even if the transaction could not be
+        ended."""
         if self.open:
             self._left_open = bool(self._partitions or self._groups)
         self.open = False
@@ -247,9 +248,9 @@ class Transactions:
     # requests
 
     async def _finish_commit(self) -> None:
-        """Repeat a commit whose answer was not awaited, until it has taken place. If the
+        """Repeat a commit whose answer was not received, until it has taken place. If the
         coordinator had not received it yet, InitProducerId would abort the transaction, and the
-        raised epoch would end the producer."""
+        raised epoch would fence the producer."""
         try:
             await self._ask("EndTxn", lambda c: self._end(c, commit=True))
         except KafkaError as e:
@@ -279,8 +280,8 @@ class Transactions:
         await self._ask("InitProducerId", ask)
 
     async def _version(self) -> int:
-        """The finalized `transaction.version` of the coordinator's cluster, limited to the versions
-        supported here."""
+        """Return the finalized `transaction.version` of the coordinator's cluster, limited to the
+        versions supported here."""
         found: list[int] = []
 
         async def look(connection: Connection) -> None:
@@ -315,7 +316,8 @@ class Transactions:
             for topic in response.results_by_topic_v3_and_below
             for p in topic.results_by_partition
         ]
-        # A partition that fails for good matters more than one that does not exist everywhere yet.
+        # An error that is final for a partition matters more than that of a topic that not every
+        # broker knows yet.
         results.sort(key=lambda result: KafkaError(result[1]).retriable if result[1] else True)
         for partition, code in results:
             if code != ErrorCode.OPERATION_NOT_ATTEMPTED:
@@ -397,11 +399,12 @@ class Transactions:
             self._become(response.producer_id, response.producer_epoch)
 
     def _become(self, producer_id: int, producer_epoch: int) -> None:
-        """Write under this id and epoch; every partition starts again with sequence 0."""
+        """Use this producer id and epoch from now on. Every partition restarts at sequence 0."""
         self._sender.become(producer_id, producer_epoch)
 
     async def _ask(self, what: str, ask: Callable[[Connection], Awaitable[Any]]) -> None:
-        """Ask the transaction's coordinator, wherever it is, until it answers."""
+        """Send a request to the transaction's coordinator until it answers. Looks the coordinator
+        up again if it has moved."""
         key, kind = self.transactional_id, CoordinatorType.TRANSACTION
 
         async def attempt() -> None:
@@ -411,7 +414,7 @@ class Transactions:
         await self._patiently(what, attempt, lambda: self._cluster.forget_coordinator(key, kind))
 
     async def _patiently(self, what: str, attempt: Any, forget: Any) -> None:
-        """Repeat `attempt` until it succeeds or `max.block.ms` has passed; a final error decides
+        """Repeat `attempt` until it succeeds or `max.block.ms` has passed. A final error determines
         the transaction's state."""
         try:
             await self._cluster.retry(
@@ -433,7 +436,7 @@ class Transactions:
 
 
 def _check(code: int, what: str) -> None:
-    """Raises KafkaError for an error code."""
+    """Raise KafkaError for an error code."""
     if code == ErrorCode.PRODUCER_FENCED or code == ErrorCode.INVALID_PRODUCER_EPOCH:
         raise KafkaError(
             code,

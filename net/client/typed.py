@@ -1,12 +1,12 @@
-"""Records with keys and values of a program's own types, over the clients, which take bytes.
+"""Records with keys and values of a program's own types, on top of the clients, which use bytes.
 
     orders = TypedProducer(producer, key=str.encode, value=json_bytes)
     await orders.send("orders", {"price": 3}, key="42")
 
 A serializer is a function that returns bytes, a deserializer is a function that takes them. A
-serializer that uses a schema registry must send it a request before the first value. It raises
-NotLoaded then, and the function that loads the schema runs in a thread, so the client never waits
-for it in its loop. None is not serialized: the record has no key, or it is a tombstone.
+serializer that uses a schema registry must load the schema before the first value. It then raises
+NotLoaded, and the function that loads the schema runs in a thread, so the client's event loop never
+waits for it. None is not serialized: the record has no key, or is a tombstone.
 """
 
 import time
@@ -36,12 +36,12 @@ T = TypeVar("T")
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 SerializedRow = tuple[bytes | None, bytes | None, Headers]
-"""Key, value and headers."""
+"""A record's key, value and headers."""
 
 
 class NotLoaded(Exception):
-    """Raised by a serializer or deserializer that needs something first. `load` fetches it,
-    and blocks until then."""
+    """Raised by a serializer or deserializer that must load something first. `load` does that, and
+    blocks until it is done."""
 
     def __init__(self, load: Callable[[], None]) -> None:
         super().__init__("not loaded")
@@ -49,22 +49,23 @@ class NotLoaded(Exception):
 
 
 class LoadingSerializer(ABC, Generic[T]):
-    """A serializer that knows the topic, may add a header, and may need to load something first."""
+    """A serializer that depends on the topic, may add a header, and may need to load something
+    first."""
 
     @abstractmethod
     def serialize(
         self, topic: str, is_key: bool, value: T
     ) -> tuple[bytes, tuple[str, bytes] | None]:
-        """The bytes, and the header to add. Raises NotLoaded."""
+        """Return the bytes, and the header to add. Raises NotLoaded."""
 
 
 class LoadingDeserializer(ABC, Generic[T]):
-    """A deserializer that sees the headers, and may need to load something first."""
+    """A deserializer that reads the headers, and may need to load something first."""
 
     @abstractmethod
     def deserialize(self, data: bytes, is_key: bool, headers: RecordHeaders) -> T:
-        """The key or the value. Raises NotLoaded; any other error means that the bytes cannot be
-        read."""
+        """Return the key or the value. Raises NotLoaded; any other error means that the bytes
+        cannot be deserialized."""
 
 
 Serializer = Callable[[T], bytes] | LoadingSerializer[T]
@@ -102,12 +103,12 @@ class TypedShareRecord(NamedTuple, Generic[K, V]):
 
     leader_epoch: int
     delivery_count: int
-    """How often it has been delivered to the group, this time included."""
+    """How often the record has been delivered to the group, including this time."""
 
 
 class UndecodableRecord(ClientError):
-    """The key or the value of a record that was read cannot be deserialized. `record` has the
-    bytes, `part` names the one that failed; the deserializer's own error is the cause."""
+    """The key or the value of a record cannot be deserialized. `record` has the bytes, and `part`
+    says which of the two failed. The cause is the deserializer's own error."""
 
     def __init__(
         self, record: ConsumerRecord | ShareRecord, part: Literal["key", "value"], why: str
@@ -121,7 +122,8 @@ class UndecodableRecord(ClientError):
 
 
 class RecordSerializer(Generic[K, V]):
-    """Serializes keys and values; used by the producers of all three ways."""
+    """Serializes keys and values, for the producers on trio, on asyncio and in blocking
+    programs."""
 
     def __init__(self, key: Serializer[K], value: Serializer[V]) -> None:
         self._key = key
@@ -130,7 +132,8 @@ class RecordSerializer(Generic[K, V]):
     def serialize(
         self, topic: str, key: K | None, value: V | None, headers: Headers
     ) -> tuple[bytes | None, bytes | None, Headers]:
-        """Key, value and headers to send. Raises NotLoaded, and what the serializers raise."""
+        """Return the key, value and headers to send. Raises NotLoaded, and the errors of the
+        serializers."""
         key_data, key_header = _serialized(self._key, topic, True, key)
         value_data, value_header = _serialized(self._value, topic, False, value)
         more = [header for header in (key_header, value_header) if header is not None]
@@ -142,8 +145,9 @@ class RecordSerializer(Generic[K, V]):
         records: Sequence[tuple[K | None, V | None]],
         rows: list[SerializedRow],
     ) -> NotLoaded | None:
-        """Append the missing records to `rows`, until something must be loaded, which is returned;
-        None if all records are in `rows`. Raises what the serializers raise."""
+        """Append records to `rows`, beginning with the first that is missing there. Returns
+        NotLoaded if something must be loaded first; None if all records are in `rows`. Raises the
+        errors of the serializers."""
         try:
             for key, value in records[len(rows) :]:
                 rows.append(self.serialize(topic, key, value, ()))
@@ -153,7 +157,7 @@ class RecordSerializer(Generic[K, V]):
 
 
 def without_headers(rows: Sequence[SerializedRow]) -> list[Pair] | None:
-    """The (key, value) of each row; None if one has headers."""
+    """Return the (key, value) of each row; None if a row has headers."""
     if any(headers for _, _, headers in rows):
         return None
     return [(key, value) for key, value, _ in rows]
@@ -170,13 +174,14 @@ def _serialized(
 
 
 class Seekable(Protocol):
-    """A consumer, whichever way it runs."""
+    """A consumer on trio, on asyncio or in a blocking program."""
 
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
 
 
 class RecordDeserializer(Generic[K, V]):
-    """Deserializes keys and values; used by the consumers of all three ways."""
+    """Deserializes keys and values, for the consumers on trio, on asyncio and in blocking
+    programs."""
 
     def __init__(
         self,
@@ -189,8 +194,9 @@ class RecordDeserializer(Generic[K, V]):
         self._on_undecodable = on_undecodable
 
     def take(self, left: deque[ConsumerRecord], found: list[TypedRecord[K, V]]) -> NotLoaded | None:
-        """Move records from `left` to `found` until something must be loaded, which is returned;
-        None if all are moved. Raises UndecodableRecord; the record is then the first one left."""
+        """Move records from `left` to `found`. Returns NotLoaded if something must be loaded first;
+        None if all records are moved. Raises UndecodableRecord, whose record is then the first in
+        `left`."""
         while left:
             record = left[0]
             try:
@@ -227,7 +233,7 @@ def _deserialized(
 
 
 def seek_back(consumer: Seekable, records: Sequence[ConsumerRecord]) -> None:
-    """Let the next poll return these records again, since the program did not get them."""
+    """Make the next poll return these records again, since the program did not receive them."""
     first: dict[TopicPartition, int] = {}
     for record in records:
         first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -237,11 +243,12 @@ def seek_back(consumer: Seekable, records: Sequence[ConsumerRecord]) -> None:
 
 
 class TypedProducer(Generic[K, V]):
-    """Sends keys and values of a program's own types with `producer`, which keeps all its other
-    methods."""
+    """Sends keys and values of a program's own types with `producer`, and has all other methods of
+    that producer."""
 
     def __init__(self, producer: Producer, *, key: Serializer[K], value: Serializer[V]) -> None:
-        """`key` and `value`: a function that returns bytes, or a `SchemaSerializer`."""
+        """Initialize the producer. `key` and `value` are functions that return bytes, or a
+        `SchemaSerializer`."""
         self.producer = producer
         self._serializer = RecordSerializer(key, value)
 
@@ -255,10 +262,10 @@ class TypedProducer(Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Serializes a record and puts it into a batch; see `Producer.send` for the arguments.
+        """Serialize a record and put it into a batch; see `Producer.send` for the arguments.
 
         Waits for the schema registry before the first record of a topic, if a schema is used.
-        Raises what the serializers raise, and what `Producer.send` raises.
+        Raises the errors of the serializers and of `Producer.send`.
         """
         while True:
             try:
@@ -284,9 +291,9 @@ class TypedProducer(Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deliveries:
-        """Serializes many records, each a (key, value), and puts them into batches; see
-        `Producer.send_many`. If a record cannot be serialized, none is sent. Raises what `send`
-        raises."""
+        """Serialize many records, each a (key, value), and put them into batches; see
+        `Producer.send_many`. If a record cannot be serialized, no record is sent. Raises the errors
+        of `send`."""
         rows: list[SerializedRow] = []
         while (needed := self._serializer.serialize_many(topic, records, rows)) is not None:
             await self._load(needed)
@@ -303,13 +310,12 @@ class TypedProducer(Generic[K, V]):
 
 
 class TypedConsumer(Generic[K, V]):
-    """Reads keys and values of a program's own types with `consumer`, which keeps all its other
-    methods.
+    """Reads keys and values of a program's own types with `consumer`, and has all other methods of
+    that consumer.
 
-    A record whose bytes cannot be deserialized makes `poll` raise UndecodableRecord, after the
-    records before it were returned. The position stays at that record; call `consumer.seek` to
-    continue after it. If `on_undecodable` is given, the consumer passes the error to it instead,
-    and skips the record.
+    If a record cannot be deserialized, `poll` returns the records before it, and then raises
+    UndecodableRecord. The position stays at that record; call `consumer.seek` to continue after it.
+    If `on_undecodable` is given, the consumer passes the error to it instead, and skips the record.
     """
 
     def __init__(
@@ -320,18 +326,19 @@ class TypedConsumer(Generic[K, V]):
         value: Deserializer[V],
         on_undecodable: Callable[[UndecodableRecord], None] | None = None,
     ) -> None:
-        """`key` and `value`: a function that takes bytes, or a `SchemaDeserializer`."""
+        """Initialize the consumer. `key` and `value` are functions that take bytes, or a
+        `SchemaDeserializer`."""
         self.consumer = consumer
         self._deserializer = RecordDeserializer(key, value, on_undecodable)
 
     async def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[TypedRecord[K, V]]:
-        """The next records, deserialized; see `Consumer.poll` for the arguments.
+        """Return the next records, deserialized; see `Consumer.poll` for the arguments.
 
         Waits for the schema registry before the first record of a schema. Raises UndecodableRecord,
-        what the registry raises if it does not answer, and what `Consumer.poll` raises; the next
-        poll returns the records that this one did not.
+        the registry's error if it does not answer, and the errors of `Consumer.poll`. The next poll
+        returns the remaining records.
         """
         end = time.monotonic() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
         while True:
@@ -342,10 +349,10 @@ class TypedConsumer(Generic[K, V]):
                 return found
 
     async def __aiter__(self) -> AsyncIterator[TypedRecord[K, V]]:
-        """Yields each record, without end. Raises what `poll` raises.
+        """Yield records forever. Raises what `poll` raises.
 
         The position is just after the last record yielded, so `commit` and the end of the block
-        never commit records that the loop did not get.
+        never commit records that the loop has not received.
         """
         async for record in self.consumer:
             for found in await self._deserialized([record]):
@@ -361,7 +368,7 @@ class TypedConsumer(Generic[K, V]):
             seek_back(self.consumer, tuple(left))
             if not found:
                 raise
-        except BaseException:  # cancelled: the program does not get them
+        except BaseException:  # cancelled: the program does not receive them
             seek_back(self.consumer, records)
             raise
         return found
@@ -371,7 +378,7 @@ class TypedConsumer(Generic[K, V]):
 
 
 class ShareRecordDeserializer(Generic[K, V]):
-    """Deserializes the records of share consumers; used in all three ways."""
+    """Deserializes the records of share consumers on trio, on asyncio and in blocking programs."""
 
     def __init__(
         self,
@@ -385,14 +392,14 @@ class ShareRecordDeserializer(Generic[K, V]):
         self._on_undecodable = on_undecodable
         self._acknowledge = acknowledge
         self.left: deque[ShareRecord] = deque()
-        """Records that a poll took and did not return."""
+        """Records that a poll took from the consumer but did not return."""
 
         self.errors: deque[UndecodableRecord] = deque()
-        """Those that a poll has still to raise."""
+        """The errors that later polls must raise."""
 
     def take(self, found: list[TypedShareRecord[K, V]]) -> NotLoaded | None:
-        """Move records from `left` to `found` until something must be loaded, which is returned;
-        None if all are moved. Acknowledges those that cannot be read."""
+        """Move records from `left` to `found`. Returns NotLoaded if something must be loaded first;
+        None if all records are moved. Acknowledges the records that cannot be deserialized."""
         while self.left:
             record = self.left[0]
             try:
@@ -413,11 +420,11 @@ class ShareRecordDeserializer(Generic[K, V]):
 
 
 class TypedShareConsumer(Generic[K, V]):
-    """Reads keys and values of a program's own types with `consumer`, a share consumer, which keeps
-    all its other methods.
+    """Reads keys and values of a program's own types with `consumer`, a share consumer, and has all
+    its other methods.
 
     A record whose bytes cannot be deserialized is released, so that it is delivered again, up to
-    the group's limit. The poll returns the records that it could read, and the next one raises
+    the group's limit. The poll returns the other records, and the next poll raises
     UndecodableRecord. If `on_undecodable` is given, the consumer passes the error to it instead,
     and acknowledges the record with the outcome that it returns.
     """
@@ -430,7 +437,8 @@ class TypedShareConsumer(Generic[K, V]):
         value: Deserializer[V],
         on_undecodable: Callable[[UndecodableRecord], AcknowledgeType] | None = None,
     ) -> None:
-        """`key` and `value`: a function that takes bytes, or a `SchemaDeserializer`."""
+        """Initialize the consumer. `key` and `value` are functions that take bytes, or a
+        `SchemaDeserializer`."""
         self.consumer = consumer
         self._deserializer = ShareRecordDeserializer(
             key, value, on_undecodable, consumer.acknowledge
@@ -439,10 +447,10 @@ class TypedShareConsumer(Generic[K, V]):
     async def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[TypedShareRecord[K, V]]:
-        """The next records, deserialized; see `ShareConsumer.poll` for the arguments.
+        """Return the next records, deserialized; see `ShareConsumer.poll` for the arguments.
 
-        Raises UndecodableRecord, what the registry raises if it does not answer, and what
-        `ShareConsumer.poll` raises; the next poll returns the records that this one did not.
+        Raises UndecodableRecord, the registry's error if it does not answer, and the errors of
+        `ShareConsumer.poll`. The next poll returns the remaining records.
         """
         deserializer = self._deserializer
         end = time.monotonic() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
@@ -461,7 +469,7 @@ class TypedShareConsumer(Generic[K, V]):
             except Exception:
                 if not found:
                     raise
-            except BaseException:  # cancelled: the program does not get them
+            except BaseException:  # cancelled: the program does not receive them
                 read = {(record.topic, record.partition, record.offset) for record in found}
                 again = [r for r in records if (r.topic, r.partition, r.offset) in read]
                 deserializer.left.extendleft(reversed(again))
@@ -470,7 +478,7 @@ class TypedShareConsumer(Generic[K, V]):
                 return found
 
     async def __aiter__(self) -> AsyncIterator[TypedShareRecord[K, V]]:
-        """Yields each record, without end, and settles records as the loop over `consumer` does."""
+        """Yield records forever, and settle them as the loop over `consumer` does."""
         async for record in self.consumer:
             self._deserializer.left.append(record)
             for found in await self.poll(timeout_ms=0):
@@ -481,7 +489,7 @@ class TypedShareConsumer(Generic[K, V]):
         record: TypedShareRecord[K, V],
         kind: AcknowledgeType = AcknowledgeType.ACCEPT,
     ) -> None:
-        """Acknowledges a record that a poll has returned; see `ShareConsumer.acknowledge`."""
+        """Acknowledge a record that a poll has returned; see `ShareConsumer.acknowledge`."""
         place = TopicPartition(record.topic, record.partition)
         self.consumer.acknowledge_offset(place, record.offset, kind)
 

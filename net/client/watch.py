@@ -1,4 +1,5 @@
-"""Keeps the metadata of a consumer's topics fresh and with leaders."""
+"""Keeps the metadata of a consumer's topics fresh, and finds leaders for partitions that have
+none."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,8 +14,8 @@ from pk.net.client.subscription import PartitionState
 
 
 class Watch:
-    """Refreshes the metadata of `topics()` (None: all) on request, when it is old, and while a
-    leader is missing."""
+    """Refreshes the metadata of `topics()` (None: all topics) on request, when it is old, and while
+    a leader is missing."""
 
     def __init__(
         self,
@@ -33,11 +34,11 @@ class Watch:
         self._wanted = trio.Event()
 
     def want(self) -> None:
-        """Refresh soon."""
+        """Request a refresh soon."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Keep asking until cancelled."""
+        """Refresh the metadata until cancelled."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         while True:
             with trio.move_on_after(self.config.metadata_max_age_ms / 1000):
@@ -59,7 +60,8 @@ class Watch:
             await trio.sleep(pause_ms / 1000)
 
     def _look_for_leaders(self) -> None:
-        """Refresh while partitions have no leader, unless the topic is refused for good."""
+        """Refresh while partitions have no leader, unless the topic has an error that a retry
+        cannot change."""
         metadata = self.cluster.metadata
         for partition in self._states:
             info = metadata.topics.get(partition.topic)

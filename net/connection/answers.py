@@ -1,8 +1,9 @@
 """The answers of one connection, in the order of their requests.
 
-If no request is parked, they go straight to `out`. After a parked request each answer gets a slot
-in `parked`, and completing the first slot moves it and all completed ones after it to `out`. The
-reader and the parked tasks flush; `sending` makes one of them do it for all.
+If no request is parked, an answer is added to `out` at once. After a parked request, each answer
+gets a slot in `parked`. Completing the first slot moves it and all completed slots after it to
+`out`. The reader and the tasks of parked requests flush; `sending` ensures that only one of them
+sends.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Slot:
 
 
 class Answers:
-    """See the top of this file."""
+    """The answers of a connection; see the top of this file."""
 
     __slots__ = ("_parked_max", "_released", "_sent", "_transport", "out", "parked", "sending")
 
@@ -34,7 +35,7 @@ class Answers:
         self.out: list[Part] = []
         """The answers to send next."""
         self.parked: Final[deque[Slot]] = deque()
-        """The first missing answer, and all after it. It stays the same deque."""
+        """The first missing answer, and all answers after it. The deque is never replaced."""
         self.sending = False
         self._transport = transport
         self._parked_max = parked_max
@@ -47,37 +48,37 @@ class Answers:
         return bool(self.parked or self.out or self.sending)
 
     def owe(self, parts: list[Part]) -> None:
-        """Answer the newest request."""
+        """Add the answer to the newest request."""
         if self.parked:
             self.reserve().parts = parts
         else:
             self.out.extend(parts)
 
     def reserve(self) -> Slot:
-        """A slot for the answer to the newest request."""
+        """Return a slot for the answer to the newest request."""
         slot = Slot()
         self.parked.append(slot)
         return slot
 
     def release(self) -> None:
-        """Move to `out` the complete answers that have no incomplete one before them."""
+        """Move the complete answers before the first incomplete one to `out`."""
         parked = self.parked
         while parked and parked[0].parts is not None:
             self.out.extend(parked.popleft().parts or ())
         self._released.set()
 
     def send_at_once(self) -> bool:
-        """Send as much of `out` as the peer accepts now; returns whether the rest must still be
+        """Send as much of `out` as the peer accepts now. Returns whether the rest must still be
         flushed."""
         if self.sending or not self.out:
-            return False  # the current sender will send it
+            return False  # the task that is sending sends this too
         parts, self.out = self.out, []
         self.out = self._transport.send_at_once(parts)
         return bool(self.out)
 
     async def flush(self) -> None:
-        """Send all of `out`. If another task is sending, wait for it, which is the backpressure on
-        the reader."""
+        """Send all of `out`. If another task is sending, wait for it, so that a peer that does not
+        read its answers blocks the reader (backpressure)."""
         while self.sending:
             if self._sent is None:
                 self._sent = trio.Event()
@@ -94,15 +95,15 @@ class Answers:
                 self._sent = None
 
     async def finish(self) -> None:
-        """Send all outstanding answers, including missing ones."""
+        """Send all outstanding answers, and wait for the missing ones."""
         await self.flush()
         while self.parked:
             await self.wait_for_release()
             await self.flush()
 
     async def wait_for_room(self) -> None:
-        """Enough requests are parked: read no more until some are answered (backpressure by not
-        reading)."""
+        """Send all of `out`, and wait while too many requests are parked: meanwhile nothing more is
+        read (backpressure)."""
         await self.flush()
         while len(self.parked) >= self._parked_max:
             await self.wait_for_release()

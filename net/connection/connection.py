@@ -1,8 +1,8 @@
 """One client's connection: it receives requests and sends the answers in order.
 
-The reader handles all complete frames in its buffer before it sends or reads again, so a client
-that pipelines needs one `recv`, one `send` and one turn of the loop for many requests. To keep a
-client from starving the others, the reader sends its answers and yields after `pk.loop.slice.us`.
+The reader handles all complete frames in its buffer before it sends or reads again, so many
+pipelined requests need only one `recv`, one `send` and one turn of the loop. So that a client
+cannot starve the others, the reader sends its answers and yields after `pk.loop.slice.us`.
 """
 
 from __future__ import annotations
@@ -47,43 +47,43 @@ from pk.net.transport import Transport
 logger = logging.getLogger("pk.server")
 
 LARGE_BYTES = 16 << 10
-"""A smaller request takes at most 5 ms to decode, whatever its contents."""
+"""Requests up to this size take at most 5 ms to decode, whatever their contents."""
 DECODED_AT_ONCE = 2000
-"""A larger request with more elements is decoded in steps, since 100,000 small elements take a
-tenth of a second. A Fetch request of 1,000 partitions is not; nor are megabytes of records."""
+"""The most elements of a larger request that is decoded in one step; others are decoded in several
+steps, since 100,000 small elements take a tenth of a second. A Fetch request for 1,000 partitions
+and a request with megabytes of records are below the limit."""
 MEMORY_WAIT_S = 10
-"""How long a connection that cannot grow its buffer waits for others to finish before it is
-closed."""
+"""How long a connection that cannot grow its buffer waits for memory before it is closed."""
 
 ENDINGS_AT_ONCE = 32
-"""The maximum number of connections that end in one turn of the loop; ending one takes 0.25 ms."""
+"""The maximum number of connections that end in one turn of the loop; each end takes 0.25 ms."""
 
 GOODBYE_S = 0.5
-"""When we close a connection, the time for completing and receiving the answers that are still
-owed."""
+"""How long a connection that this side closes may take to complete and send the missing answers."""
 
 
 class Limits(Struct, frozen=True):
-    """The limits of a server's connections, and what the connections share to keep to them."""
+    """The limits of a server's connections, and the objects that the connections share to enforce
+    them."""
 
     memory: RequestMemory
-    """Limits the size of all their buffers."""
+    """Limits the total size of the connections' receive buffers."""
     frame_bytes_max: int
     parked_max: int
     slice_s: float
     elements_max: int = ELEMENTS_MAX
     """The maximum number of elements of one request (`pk.request.elements.max`)."""
     decoding: trio.Lock = field(default_factory=trio.Lock)
-    """Held while a large request is decoded, by any connection with these limits: its objects take
-    many times the memory of its bytes."""
+    """Held while a connection decodes a large request, whose objects take many times the memory of
+    its bytes."""
     ending: trio.Semaphore = field(default_factory=partial(trio.Semaphore, ENDINGS_AT_ONCE))
-    """Held by a connection for a turn of the loop before it ends. So when a host with a thousand
-    connections goes away, the other connections still run in between."""
+    """Held by a connection for a turn of the loop before it ends, so that the other connections run
+    in between when a thousand connections end at once."""
 
 
 class Connection:
-    """Serves one transport until the peer leaves, misbehaves, idles too long, or the server
-    drains."""
+    """Serves one transport until the peer closes it, violates the protocol or is idle for too long,
+    or until the server drains."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class Connection:
         peer: str,
         security: ListenerSecurity | None = None,
     ) -> None:
-        """`context` is the template for each request's context: broker, listener, host. `security`
-        is given if the peer must authenticate first."""
+        """Initialize the connection. `context` is the template for each request's context: broker,
+        listener, host. `security` is given if the peer must authenticate first."""
         self.peer = peer
         self.last_active = trio.current_time()
         self._transport = transport
@@ -106,18 +106,19 @@ class Connection:
         self._metrics = broker.metrics
         self._purgatory = broker.purgatory
         self._received_at = 0.0
-        """When the requests being handled arrived, by perf_counter."""
+        """When the requests that are being handled arrived, by perf_counter."""
         self._repeated = RepeatedFetch()
         self._context = context = replace(context, repeated=self._repeated)
         self._fast_path: ProduceFastPath | None = None
-        """For Produce requests of an authenticated peer; None if they are not served."""
+        """The fast path for Produce requests of an authenticated peer; None if Produce is not
+        served."""
         self._responder = Responder(peer, apis, broker.metrics)
         self._answers = Answers(transport, limits.parked_max)
         self._parked = self._answers.parked
-        """The same deque, for faster access."""
+        """The deque `parked` of the answers, for faster access."""
         self._throttle = Throttle(broker.client_quotas)
         self._login: Login | None = None
-        """Set for a peer that must authenticate."""
+        """The login of a peer that must authenticate; else None."""
         self._session_ends = math.inf
         """The deadline for authenticating again, by trio's clock."""
         if security is None:
@@ -125,10 +126,10 @@ class Connection:
         else:
             self._login = Login(security, context, self._buffer, self._answers, self._responder)
         self._delayed: dict[DelayedFetch, None] = {}
-        """Fetches that are parked without a task."""
+        """The parked fetches that have no task."""
         self._reading = trio.CancelScope()
         self._receiving = False
-        """Whether the reader waits for bytes: it may be cancelled only then."""
+        """Whether the reader waits for bytes; only then may it be cancelled."""
         self._stopped = False
         self._serving = trio.CancelScope()
         self._quotas = broker.client_quotas
@@ -137,20 +138,20 @@ class Connection:
     def stop_reading(self) -> None:
         """Accept no more requests; `serve` returns after the outstanding answers have been sent.
 
-        Requests being handled and answers being sent are finished: half an answer on the wire would
-        corrupt those after it.
+        Requests that are being handled and answers that are being sent are completed: a partial
+        answer would corrupt the stream.
         """
         self._stopped = True
         if self._receiving:
             self._reading.cancel()
 
     def close_at_once(self) -> None:
-        """Close without sending the outstanding answers."""
+        """Close the connection without sending the outstanding answers."""
         self._serving.cancel()
 
     def close_if_idle(self, since: float) -> None:
-        """Close if nothing has been sent or received since then: the peer owes us a request, or
-        does not receive our answer."""
+        """Close the connection if nothing has been received or sent since `since`: the peer sends
+        no request, or does not read our answer."""
         if self._answers.sending:
             if max(self.last_active, self._transport.last_sent) < since:
                 logger.info("%s does not read responses; connection closed", self.peer)
@@ -159,7 +160,7 @@ class Connection:
             self.stop_reading()
 
     async def serve(self) -> None:
-        """Read, handle and answer until the end."""
+        """Read requests, handle and answer them until the connection ends."""
         try:
             with self._serving:
                 async with trio.open_nursery() as nursery:
@@ -181,7 +182,7 @@ class Connection:
                 self._login.security.report(self.peer, str(error))
             else:
                 logger.warning("%s: %s; connection closed", self.peer, error)
-            del error  # its traceback refers to this frame: only the collector would free the two
+            del error  # its traceback refers to this frame: a cycle
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             pass
         finally:
@@ -218,9 +219,9 @@ class Connection:
             pass
 
     def _admit(self, context: Context) -> None:
-        """Serve requests in `context` from now on."""
+        """Serve requests in `context` from now on. The peer is authenticated, or need not be."""
         self._context = replace(context, repeated=self._repeated)
-        # Fault injection needs to see each request separately.
+        # Fault injection must see each request separately.
         if (
             PRODUCE in self._apis
             and self._broker.faults is None
@@ -244,7 +245,7 @@ class Connection:
             self._admit(login.context)
 
     async def _shake_hands(self) -> TlsTransport:
-        """Do the handshake with a peer that speaks TLS."""
+        """Do the TLS handshake."""
         transport = self._transport
         assert isinstance(transport, TlsTransport)
         self._receiving = True
@@ -255,8 +256,8 @@ class Connection:
         return transport
 
     async def _receive_more(self) -> bool:
-        """Receive more bytes before the peer is authenticated; False if nothing more will be
-        handled."""
+        """Receive more bytes before the peer is authenticated. Returns False if nothing more will
+        be handled."""
         self._receiving = True
         count = await self._transport.receive(self._buffer)
         self._receiving = False
@@ -270,8 +271,7 @@ class Connection:
         """Run until the peer has sent everything or reading is stopped."""
         buffer, limits = self._buffer, self._limits
         answers, parked, throttle = self._answers, self._parked, self._throttle
-        # Requests may have arrived already, after the last message of a login, which is not
-        # answered.
+        # Requests may have arrived together with the last message of a login, which has no answer.
         here = len(buffer) > 0
         transport, started = self._transport, perf_counter()
         current_time = trio.lowlevel.current_clock().current_time
@@ -285,11 +285,11 @@ class Connection:
             if count == 0:
                 return
             if self._stopped:
-                # The scope is cancelled: handling what was just received would be aborted at its
-                # first wait.
+                # The scope is cancelled: it would abort the handling of the bytes just received at
+                # its first wait.
                 return
             throttle.uncharged_since = self._received_at = perf_counter()
-            # A peer that always has more to send must not keep the loop busy either.
+            # A peer that always has more to send must not occupy the loop.
             started = max(started, transport.waited_at)
             self.last_active = now = current_time()
             if now > self._session_ends:
@@ -329,12 +329,12 @@ class Connection:
                         await trio.lowlevel.checkpoint()
                         started = perf_counter()
             except ProtocolError:
-                self._append_and_count()  # the frames before it are handled and answered
+                self._append_and_count()  # the frames before it are handled and answered first
                 raise
             produced = self._append_accepted()
             out = answers.out
             is_left = out and (len(out) > 1 or answers.sending or answers.send_at_once())
-            if produced:  # only now, so that the client does not wait for it
+            if produced:  # only now: the client need not wait for it
                 self._handled(PRODUCE, self._received_at, produced)
             if is_left:
                 await answers.flush()
@@ -348,7 +348,7 @@ class Connection:
             self._handled(PRODUCE, self._received_at, produced)
 
     def _append_accepted(self) -> int:
-        """Append what the fast path has accepted: the answers are sent, or parked. Returns the
+        """Append what the fast path has accepted; the answers are sent or parked. Returns the
         number of requests that are answered now, for `_handled`."""
         fast_path = self._fast_path
         if fast_path is None or not fast_path.accepted:
@@ -359,7 +359,7 @@ class Connection:
             produced = fast_path.append(wait_ms)
             appended_at = perf_counter()
         if self._quotas.measures_time:
-            self._throttle.uncharged_since += perf_counter() - appended_at  # not this client's time
+            self._throttle.uncharged_since += perf_counter() - appended_at  # spent on other clients
         answers = self._answers
         if not answers.parked:
             plain = [answer for answer in produced if isinstance(answer, bytes)]
@@ -386,21 +386,21 @@ class Connection:
         await self._answers.flush()
         self._receiving = True
         while (until := self._throttle.muted_until) > trio.current_time():
-            self.last_active = until  # it is not idle, but kept waiting by us
+            self.last_active = until  # the client is not idle: the server keeps it waiting
             await trio.sleep_until(until)
         self._receiving = False
         self._throttle.muted_until = 0.0
         self.last_active = trio.current_time()
 
     def _handled(self, api_key: int, received_at: float, count: int = 1) -> None:
-        """Record that requests received at `received_at` are answered."""
+        """Record that the requests received at `received_at` are answered."""
         took_ms = (perf_counter() - received_at) * 1000
         self._metrics.request(api_key).total_time.observe(took_ms, count)
 
     async def _complete_delayed(
         self, delayed: list[tuple[Slot, DelayedProduce]], received_at: float
     ) -> None:
-        """Wait for the delayed requests of one run. One task serves all of them, since they mostly
+        """Wait for the delayed requests of one run. One task serves all of them, since most of them
         complete together."""
         for slot, produce_ in delayed:
             if not produce_.is_ready:
@@ -458,9 +458,9 @@ class Connection:
         self._authenticate_again(start, end)
 
     async def _handle_large(self, api: Api, head: RequestHead, start: int, end: int) -> None:
-        """Handle a frame that takes long to decode. It is decoded in steps on the loop, since a
-        thread would slow down the loop even more by taking the interpreter at each of its system
-        calls. The buffer does not change: nothing is received in the meantime."""
+        """Handle a frame that takes long to decode. It is decoded in steps on the loop: a thread
+        would slow the loop down even more, since it would take the interpreter at each of the
+        loop's system calls. The buffer does not change, since nothing is received meanwhile."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
         with memoryview(self._buffer.data)[start:end] as frame:
@@ -521,13 +521,13 @@ class Connection:
         return None
 
     def _refuse(self, head: RequestHead, api: Api | None) -> None:
-        """Refuse an unknown API or version: only ApiVersions has an answer for that (KIP-35)."""
+        """Refuse an unknown API or version. Only ApiVersions has an answer for that (KIP-35)."""
         if head.api_key != API_VERSIONS or api is None:
             raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
         self._answers.owe(self._responder.unknown_versions(self._context, head, api))
 
     def _park(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
-        """Answer with the result of `work`, in a task, while the following requests are handled."""
+        """Answer with the result of `work` in a task, while the following requests are handled."""
         self._nursery.start_soon(self._complete, self._answers.reserve(), request, work)
 
     def _delay(self, request: ReceivedRequest, delayed: DelayedFetch) -> None:
@@ -538,7 +538,7 @@ class Connection:
     def _end_delay(
         self, slot: Slot, request: ReceivedRequest, delayed: DelayedFetch, outcome: Any
     ) -> None:
-        """Answer a fetch that waited, in the task that completed it."""
+        """Answer a delayed fetch, in the task that completed it."""
         del self._delayed[delayed]
         if outcome is None:
             self._nursery.start_soon(self._complete, slot, request, delayed)
@@ -561,8 +561,8 @@ class Connection:
             del outcome
 
     async def _hold(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
-        """Await `work` before handling anything else on this connection; outstanding answers are
-        sent in the meantime."""
+        """Await `work` before handling anything else on this connection. Outstanding answers are
+        sent meanwhile."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
         result = await request.outcome(work)
@@ -574,7 +574,7 @@ class Connection:
         self._answers.owe(await self._answer(request, result))
 
     async def _complete(self, slot: Slot, request: ReceivedRequest, work: Awaitable[Any]) -> None:
-        """The task of a parked request."""
+        """Complete a parked request, in a task of its own."""
         result = await request.outcome(work)
         del work
         slot.parts = await self._answer(request, result)
@@ -583,8 +583,8 @@ class Connection:
         await self._answers.flush()
 
     async def _answer(self, request: ReceivedRequest, response: Any) -> list[Part]:
-        """The encoded answer to a request that had to wait; empty for a client that wants none. The
-        client is charged for it."""
+        """Return the encoded answer to a request that had to wait; empty if the client wants none.
+        Charges the client for it."""
         self._throttle.charge(request, response)
         parts = [] if response is NO_RESPONSE else await request.frame_in_steps(response)
         self._handled(request.api.key, request.received_at)
@@ -612,7 +612,7 @@ async def _failing(error: Exception) -> NoReturn:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first leaf of a group: one line in the log is enough."""
+    """Return the first leaf of an exception group: one line in the log is enough."""
     error = group.exceptions[0]
     if isinstance(error, BaseExceptionGroup):
         return _first(cast(BaseExceptionGroup[BaseException], error))

@@ -32,15 +32,15 @@ from pk.net.tls.sockets import NotTls
 from pk.net.tls.transport import TlsTransport
 
 ANSWERED_ELEMENTS_MAX: Final = 2000
-"""The maximum number of elements of a request during an authentication; a larger one is not
-answered, since the peer is not known yet."""
+"""The most elements of a request that is answered during an authentication, while the peer is not
+known yet."""
 BETWEEN_AUTHENTICATIONS_S = 1.0
-"""A peer that authenticates again sooner than this gets the same answer as if it had no reason to
-(KIP-368)."""
+"""A peer that authenticates again sooner than this gets the same answer as one whose session has no
+end (KIP-368)."""
 
 
 class Login:
-    """The authentications of one peer."""
+    """The authentication of one peer, and its re-authentication."""
 
     def __init__(
         self,
@@ -52,21 +52,21 @@ class Login:
     ) -> None:
         self.security = security
         self.context = context
-        """The template for the context of requests, with the facts known about the peer so far."""
+        """The template for the context of requests, with what is known about the peer so far."""
         self.session_ends = math.inf
         """The end of the session by trio's clock."""
         self._buffer = buffer
         self._answers = answers
         self._responder = responder
         self._session: Session | None = None
-        """The session of a peer that authenticated by SASL."""
+        """The session of a peer that authenticated with SASL."""
         self._again: SaslServer | None = None
-        """A new authentication of the same peer, while it is under way."""
+        """The peer's re-authentication, while it is in progress."""
         self._again_since = -math.inf
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the peer is authenticating again."""
+        """Whether the peer is re-authenticating."""
         return self._again is not None
 
     async def first(
@@ -74,9 +74,8 @@ class Login:
         handshake: Callable[[], Awaitable[TlsTransport]],
         receive_more: Callable[[], Awaitable[bool]],
     ) -> bool:
-        """Accept only authentication, for a limited time. Returns whether the peer is
-        authenticated: it may have left, or the server may be draining. Raises ProtocolError,
-        Refused.
+        """Accept only authentication, for a limited time. Returns False if the peer has left or the
+        server is draining. Raises ProtocolError, Refused.
 
         `handshake` does the TLS handshake with the peer. `receive_more` fills the buffer and
         returns False if nothing more will be handled.
@@ -100,7 +99,7 @@ class Login:
     async def _agree_on_keys(
         self, handshake: Callable[[], Awaitable[TlsTransport]]
     ) -> KafkaPrincipal:
-        """The TLS handshake; returns the principal of the peer's certificate. Raises Refused."""
+        """Do the TLS handshake. Returns the principal of the peer's certificate. Raises Refused."""
         try:
             transport = await handshake()
             return self.security.principal_of(transport.peer_certificate)
@@ -114,8 +113,8 @@ class Login:
             raise Refused(f"SSL handshake failed: {reason_of(e)}") from e
 
     async def _log_in(self, receive_more: Callable[[], Awaitable[bool]]) -> Session | None:
-        """Accept only SASL steps; None if the peer left or the server is draining. Raises
-        ProtocolError, Refused."""
+        """Accept only SASL requests. Returns None if the peer left or the server is draining.
+        Raises ProtocolError, Refused."""
         buffer, whole = self._buffer, self._buffer.bytes_max
         buffer.bytes_max = min(whole, self.security.receive_bytes_max)
         sasl = SaslServer(self.security.mechanisms(), self._answer_versions)
@@ -145,8 +144,9 @@ class Login:
                 raise
 
     def _answer_unexpected(self, head: RequestHead, frame: memoryview, why: str) -> list[Part]:
-        """The error for a request during an authentication; empty for an API that is not served, or
-        a request with many elements. Raises ProtocolError if the request cannot be decoded."""
+        """Return the error response for any other request during an authentication; empty for an
+        API that is not served, or a request with many elements. Raises ProtocolError if the request
+        cannot be decoded."""
         responder, version = self._responder, head.api_version
         api = responder.apis.get(head.api_key)
         if api is None or not api.versions[0] <= version <= api.versions[1]:
@@ -166,7 +166,7 @@ class Login:
             return []
 
     def _begin(self, session: Session) -> None:
-        """Record that the peer is authenticated, for the first time or again."""
+        """Start the session of a peer that has authenticated or re-authenticated."""
         self._session = session
         lasts_s = session.lifetime_ms / 1000 or math.inf
         self.session_ends = trio.current_time() + lasts_s
@@ -174,8 +174,8 @@ class Login:
         self.context = replace(self.context, principal=session.principal)
 
     def again(self, start: int, end: int) -> bool:
-        """Whether a frame was a step of a new authentication. Raises ProtocolError if a new
-        authentication was due."""
+        """Handle a frame if it is a step of a re-authentication. Returns whether it was. Raises
+        ProtocolError if a re-authentication was due."""
         session, now = self._session, trio.current_time()
         if session is None:
             return False
@@ -197,7 +197,7 @@ class Login:
         return True
 
     def _answer_versions(self, head: RequestHead, frame: memoryview) -> tuple[list[Part], bool]:
-        """Answer ApiVersions of a peer that is not authenticated; also returns whether the answer
+        """Answer ApiVersions of a peer that is not authenticated. Also returns whether the answer
         has the versions."""
         responder = self._responder
         api = responder.apis[API_VERSIONS]
@@ -217,8 +217,8 @@ class Login:
         return received.frame(response), True
 
     async def last_answer(self, refused: Refused) -> None:
-        """Answer a peer that is refused, after connection.failed.authentication.delay.ms if its
-        credentials failed, to slow down guessing."""
+        """Answer a peer that is refused. If its credentials failed, wait for
+        connection.failed.authentication.delay.ms first, to slow down guessing."""
         if refused.credentials_failed:
             await trio.sleep(self.security.failed_delay_s)
         if refused.parts:

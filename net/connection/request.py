@@ -17,7 +17,8 @@ from pk.net.connection.request_cost import RequestCost
 logger = logging.getLogger("pk.server")
 
 ENCODED_AT_ONCE: Final = 2000
-"""A response with more elements is encoded in steps: a million small ones take a second."""
+"""The most elements of a response that is encoded in one step. Larger responses are encoded in
+several: a million small elements take a second."""
 
 
 class ReceivedRequest:
@@ -35,19 +36,19 @@ class ReceivedRequest:
         metrics: BrokerMetrics,
         received_at: float = 0.0,
     ) -> None:
-        """`received_at` is by perf_counter."""
+        """Initialize the request. `received_at` is by perf_counter."""
         self.api = api
         self.head = head
         self.message = message
         self.received_at = received_at
         self.cost: RequestCost | None = None
-        """The cost charged to its client with the answer; None for a client without a quota, and
-        once it is charged."""
+        """The cost to charge its client with the answer; None if the client has no quota, or the
+        cost is charged already."""
         self._peer = peer
         self._metrics = metrics
 
     async def outcome(self, work: Awaitable[Any]) -> Any:
-        """The result of `work`, or the error response if it failed."""
+        """Return the result of `work`, or the error response if it failed."""
         begin_to_run()
         try:
             return await (work if self.cost is None else self.cost.measured(work))
@@ -55,8 +56,8 @@ class ReceivedRequest:
             return self.failed(e)
 
     def failed(self, error: Exception) -> Any:
-        """The error response for `error`; an internal error is logged with its traceback. Raises a
-        ProtocolError again."""
+        """Return the error response for `error`. An internal error is logged with its traceback.
+        Reraises a ProtocolError."""
         if isinstance(error, ProtocolError):
             raise error
         key, version = self.head.api_key, self.head.api_version
@@ -68,10 +69,9 @@ class ReceivedRequest:
         return self.api.error_response(self.message, error, version)
 
     def frame(self, response: Any) -> list[Part]:
-        """The encoded `response`. One that cannot be encoded (a string of more than 32,767 bytes)
-        is replaced with an internal error, and the connection stays open.
-
-        Raises TooManyElements if it needs `frame_in_steps`.
+        """Return the encoded `response`. A response that cannot be encoded (a string of more than
+        32,767 bytes) is replaced with an internal error, and the connection stays open. Raises
+        TooManyElements if the response needs `frame_in_steps`.
         """
         key, version, id_ = self.head.api_key, self.head.api_version, self.head.correlation_id
         try:
@@ -80,7 +80,7 @@ class ReceivedRequest:
             return frame_response(self.failed(e), key, version, id_, ENCODED_AT_ONCE)
 
     async def frame_in_steps(self, response: Any) -> list[Part]:
-        """Like `frame`, for a response of any size."""
+        """Like `frame`, for responses of any size."""
         try:
             return self.frame(response)
         except TooManyElements:

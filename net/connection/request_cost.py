@@ -15,21 +15,21 @@ class RequestCost:
     __slots__ = ("_measures", "client", "seconds", "wait_ms")
 
     def __init__(self, client: Context, *, measures: bool) -> None:
-        """`measures`: whether its time on the loop is also charged."""
+        """Initialize the cost. `measures` tells whether its time on the loop is charged too."""
         self._measures = measures
         self.client = client
         self.seconds = 0.0
-        """How long it has occupied the loop, if that is measured."""
+        """How many seconds the request has occupied the loop, if that is measured."""
         self.wait_ms = 0
         """How long the client must wait, whether the request succeeds or not."""
 
     def measured(self, work: Awaitable[Any]) -> Awaitable[Any]:
-        """`work`, with its time on the loop measured if it is charged."""
+        """Return `work`, whose time on the loop is measured if it is charged."""
         return _Measured(work, self) if self._measures else work
 
 
 class _Measured:
-    """Measures how long an awaitable occupies the loop: its steps, but not its waits."""
+    """Measures how long an awaitable occupies the loop, without its waits."""
 
     __slots__ = ("_cost", "_work")
 

@@ -1,4 +1,4 @@
-"""Makes the `ReceivedRequest`s of one peer, and encodes responses without a handler."""
+"""Creates the `ReceivedRequest`s of one peer, and encodes responses that no handler makes."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ API_VERSIONS = 18
 
 
 class Responder:
-    """The common part of one peer's requests."""
+    """Creates and answers the requests of one peer."""
 
     __slots__ = ("_metrics", "_peer", "apis")
 
     def __init__(self, peer: str, apis: dict[int, Api], metrics: BrokerMetrics) -> None:
         self.apis = apis
-        """The APIs that are served, by key."""
+        """The served APIs by key."""
         self._peer = peer
         self._metrics = metrics
 
     def received(
         self, api: Api, head: RequestHead, message: Any, received_at: float = 0.0
     ) -> ReceivedRequest:
-        """A request of the peer."""
+        """Return a new request of the peer."""
         return ReceivedRequest(
             api, head, message, peer=self._peer, metrics=self._metrics, received_at=received_at
         )
 
     def unknown_versions(self, context: Context, head: RequestHead, api: Api) -> list[Part]:
-        """The answer to an unknown version of ApiVersions: the supported versions nevertheless."""
+        """Return the answer to an unknown version of ApiVersions, which has the supported
+        versions."""
         answer = api.handle(
             context.of_request(API_VERSIONS, 0, head.correlation_id, head.client_id), None
         )
@@ -50,7 +51,7 @@ class Responder:
         return frame_response(answer, API_VERSIONS, 0, head.correlation_id)
 
     def failed_produce(self, failed: FailedProduce) -> list[Part]:
-        """The answer to a request that the fast path could not process."""
+        """Return the answer to a Produce request that the fast path could not process."""
         accepted = failed.request
         request = self.received(self.apis[PRODUCE], accepted.head, accepted.message())
         return request.frame(request.failed(failed.error))

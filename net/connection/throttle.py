@@ -1,5 +1,5 @@
 """Charges the client of one connection for its requests, if there are quotas, and records how long
-it must wait."""
+the client must wait."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ PRODUCE = 0
 
 
 class Throttle:
-    """See the top of this file."""
+    """The throttle of a connection; see the top of this file."""
 
     __slots__ = ("_quotas", "muted_until", "uncharged_since")
 
     def __init__(self, quotas: ClientQuotas) -> None:
         self._quotas = quotas
         self.muted_until = 0.0
-        """The time until which no request is handled, since the client is above a quota; 0 if it is
-        not."""
+        """The time until which no request is handled, because the client is above a quota; 0 if it
+        is not."""
         self.uncharged_since = 0.0
-        """The time from which the fast path is not charged yet, if a quota limits time."""
+        """The time since which the fast path has not been charged, if a quota limits time."""
 
     def cost_of(
         self, context: Context, api_key: int, request: Any, size: int
     ) -> RequestCost | None:
-        """The cost of a new request; None if no quota applies to its client."""
+        """Return the cost of a new request; None if no quota applies to the client."""
         if not self._quotas.is_on or is_exempt(context, request):
             return None
         cost = RequestCost(context, measures=self._quotas.measures_time)
@@ -44,8 +44,7 @@ class Throttle:
         return cost
 
     def charge(self, request: ReceivedRequest, response: Any) -> None:
-        """Charge a request's cost, once, and write into its answer how long the client must
-        wait."""
+        """Charge a request's cost, once, and set in its answer how long the client must wait."""
         cost, request.cost = request.cost, None
         if cost is None:
             return
@@ -58,8 +57,8 @@ class Throttle:
         self._mute(wait_ms)
 
     def charge_fast_path(self, fast_path: ProduceFastPath) -> int:
-        """Charge the client for what the fast path has accepted, and for the time since the last
-        charge: the appending of one run is charged with the next run."""
+        """Charge the client for the requests that the fast path has accepted, and for the time
+        since the last charge. The appending of one run is charged with the next run."""
         client, count = fast_path.cost()
         wait_ms = self._quotas.produced(client, count)
         if self._quotas.measures_time:

@@ -1,4 +1,4 @@
-"""The address of an HTTP server, parsed from a URL. Does not need h11, for clients that do not use
+"""The address of an HTTP server, parsed from a URL. This module does not need h11, unlike
 `HttpClient`."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Address(Struct, frozen=True):
 
 
 def address(url: str) -> Address:
-    """The address in a URL. Raises ValueError."""
+    """Parse the address in a URL. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"not an HTTP URL: {url}")

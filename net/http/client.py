@@ -31,8 +31,8 @@ class HttpClient:
         timeout_s: float = 30.0,
         again: bool = True,
     ) -> None:
-        """`again`: whether to send a request a second time if the server closed a kept connection,
-        although it may have received the request by then."""
+        """Initialize the client. `again` tells whether to send a request a second time if the
+        server closed a kept connection, although it may have received the request."""
         self.where = where
         self._again = again
         self._tls = tls
@@ -61,15 +61,15 @@ class HttpClient:
         return await self._gone_is_an_error(lambda: self._once(request))
 
     async def begin(self, request: Request) -> Response:
-        """Send a request and read the head of the response; `more` returns its body, part by part.
-        No other request may start before the body has ended. Raises HttpError, OSError,
+        """Send a request and read the head of the response; `more` then returns its body, part by
+        part. No other request may begin before the body has ended. Raises HttpError, OSError,
         trio.TooSlowError."""
         with trio.fail_after(self._timeout_s):
             return await self._gone_is_an_error(lambda: self._begin(request))
 
     async def more(self) -> bytes:
-        """The next part of the body after `begin`, without a time limit; empty at its end. Raises
-        HttpError, OSError."""
+        """Return the next part of the body after `begin`, without a time limit; empty at the end.
+        Raises HttpError, OSError."""
         return await self._gone_is_an_error(self._part)
 
     async def _gone_is_an_error(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -121,7 +121,7 @@ class HttpClient:
         return b""
 
     async def _event(self, stream: trio.abc.Stream, connection: h11.Connection) -> Any:
-        """The head of the response, a part of its body, or its end."""
+        """Return the next event of the response: its head, a part of its body, or its end."""
         while True:
             event: Any = connection.next_event()
             if event is h11.NEED_DATA:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 
 def media_type(header: str) -> str:
-    """The type in a `Content-Type` header, without its parameters."""
+    """Return the type in a `Content-Type` header, without its parameters."""
     return header.partition(";")[0].strip().lower()
 
 
 def accepted(header: str | None, offered: Sequence[str]) -> str | None:
-    """The type in `offered` (best first) that a client prefers by its `Accept` header; None if it
-    accepts none of them. Without a header, returns the first."""
+    """Return the type in `offered` (best first) that a client prefers by its `Accept` header; None
+    if it accepts none of them. Without the header, returns the first."""
     if header is None:
         return offered[0]
     ranges: dict[str, float] = {}
@@ -29,7 +29,7 @@ def accepted(header: str | None, offered: Sequence[str]) -> str | None:
 
 
 def _quality(kind: str, ranges: dict[str, float]) -> float:
-    """The quality of a type, from the most specific range that contains it."""
+    """Return the quality of a type, from the most specific range that contains it."""
     for name in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
         if name in ranges:
             return ranges[name]
@@ -37,7 +37,7 @@ def _quality(kind: str, ranges: dict[str, float]) -> float:
 
 
 def _range(text: str) -> tuple[str, float | None]:
-    """A media range and its quality; None for an invalid quality."""
+    """Return a media range and its quality; None for an invalid quality."""
     name, *parameters = text.split(";")
     quality = 1.0
     for parameter in parameters:

@@ -1,4 +1,4 @@
-"""Requests and responses, as used by handlers and callers."""
+"""HTTP requests and responses, as handlers and callers see them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class TooLarge(HttpError):
 
 
 class Request(Struct, frozen=True):
-    """A completely received request."""
+    """A request that was received completely."""
 
     method: str
     target: str
-    """Path and query, as sent."""
+    """The path and query, as sent."""
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers by lower-case name."""
+    """The headers by lower-case name."""
 
     body: bytes = b""
 
@@ -40,7 +40,8 @@ class Request(Struct, frozen=True):
 
     @property
     def query(self) -> list[tuple[str, str]]:
-        """The parameters after the question mark, in order. Raises HttpError for too many."""
+        """The parameters after the question mark, in order. Raises HttpError if there are too
+        many."""
         raw = self.target.partition("?")[2]
         try:
             return parse_qsl(raw, keep_blank_values=True, max_num_fields=100)
@@ -49,7 +50,7 @@ class Request(Struct, frozen=True):
 
     @property
     def user(self) -> tuple[str, str] | None:
-        """Name and password of basic authentication."""
+        """The name and password of basic authentication."""
         kind, _, given = self.headers.get("authorization", "").partition(" ")
         if kind.lower() != "basic":
             return None
@@ -68,7 +69,7 @@ class Response(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def json(self) -> Any:
-        """The body as JSON. Raises HttpError."""
+        """The body decoded from JSON. Raises HttpError."""
         try:
             return json.loads(self.body) if self.body else None
         except ValueError:
@@ -76,5 +77,5 @@ class Response(Struct, frozen=True):
 
 
 def basic(user: str, password: str) -> str:
-    """The value of the header `Authorization`."""
+    """Return the value of the header `Authorization` for basic authentication."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

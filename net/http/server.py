@@ -1,5 +1,5 @@
-"""An HTTP/1.1 server: one task per connection, which handles its requests one after another, with a
-limit on everything a peer can send."""
+"""An HTTP/1.1 server: one task per connection handles its requests one after another. Everything
+that a peer can send is limited."""
 
 from __future__ import annotations
 
@@ -27,28 +27,29 @@ class HttpLimits(Struct, frozen=True):
     """The largest body of a request."""
 
     bodies_bytes: int = 64 << 20
-    """The maximum total size of all clients' bodies, except the first `_READ_BYTES` of each."""
+    """The maximum total size of the bodies of all requests; the first `_READ_BYTES` of each are
+    free."""
 
     head_bytes: int = 32_768
     """The maximum size of a request line with its headers."""
 
     connections: int = 500
-    """The maximum number of open connections; further ones are closed at once."""
+    """The maximum number of open connections. Further connections are closed at once."""
 
     idle_s: float = 60.0
     """How long a connection may be silent, between requests and within one."""
 
     requests: int = 64
-    """The number of requests handled at a time."""
+    """The maximum number of requests that are handled at the same time."""
 
 
 Handler = Callable[[Request], Awaitable[Response]]
 Refusal = Callable[[Request], Response | None]
-"""Returns the response that refuses a request, given its head; None to handle it."""
+"""Returns the response that refuses a request, given its head; None to accept it."""
 
 
 class HttpServer:
-    """Passes each request to a handler, which never raises for a client's mistakes."""
+    """Passes each request to a handler. The handler must not raise for a client's mistakes."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class HttpServer:
         self._answering = trio.CapacityLimiter(self._limits.requests)
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
-        """Accept on the listeners until cancelled."""
+        """Accept connections on the listeners until cancelled."""
         await trio.serve_listeners(self._connection, listeners)
 
     async def _connection(self, stream: trio.SocketStream) -> None:
@@ -80,9 +81,9 @@ class HttpServer:
                 trio.SSLStream(stream, self._tls, server_side=True) if self._tls else stream
             )
         except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, OSError):
-            pass  # the client is gone, or does not speak TLS: not our problem
+            pass  # the client has left, or does not speak TLS: nothing to report
         except Exception:
-            # An internal error, for one client: it must not end the others' connections.
+            # An internal error affects one client: it must not end the connections of the others.
             logger.exception("a connection could not be served")
         finally:
             self._open -= 1
@@ -96,7 +97,7 @@ class HttpServer:
             try:
                 answered = await self._answered(connection, stream)
             except h11.RemoteProtocolError as e:
-                # The error would keep the body read so far alive.
+                # The error would keep the body in memory.
                 wrong, answered = (e.error_status_hint, str(e)), None
             if wrong is not None:
                 await self._refuse(connection, stream, *wrong)
@@ -112,8 +113,8 @@ class HttpServer:
     async def _answered(
         self, connection: h11.Connection, stream: trio.abc.Stream
     ) -> tuple[Response, bool] | None:
-        """Answer the next request; returns the response and whether the request is a HEAD, or None
-        if the client is done, or silent for too long. Raises h11.RemoteProtocolError."""
+        """Answer the next request. Returns the response and whether the request is a HEAD; None if
+        the client has finished or was silent for too long. Raises h11.RemoteProtocolError."""
         memory = _Memory()
         try:
             request, response = await self._request(connection, stream, memory)
@@ -159,8 +160,9 @@ class HttpServer:
     async def _request(
         self, connection: h11.Connection, stream: trio.abc.Stream, memory: _Memory
     ) -> tuple[Request | None, Response | None]:
-        """The next request, and its refusal; None if the client is done, or silent for too long.
-        The body of a refused request is read and dropped. Raises h11.RemoteProtocolError."""
+        """Return the next request, and its refusal; None if the client has finished or was silent
+        for too long. The body of a refused request is read and dropped. Raises
+        h11.RemoteProtocolError."""
         request: Request | None = None
         refusal: Response | None = None
         body, size = bytearray(), 0
@@ -170,7 +172,7 @@ class HttpServer:
                 headers: dict[str, str] = {}
                 for name, value in event.headers:
                     key, text = name.decode("ascii"), value.decode("latin-1")
-                    # A repeated header is a list; its parts are joined with commas.
+                    # A repeated header is a list, whose parts are joined with commas.
                     headers[key] = f"{headers[key]}, {text}" if key in headers else text
                 request = Request(
                     event.method.decode("ascii"), event.target.decode("ascii"), headers
@@ -218,7 +220,7 @@ class HttpServer:
 
 
 class _Memory:
-    """How much of `HttpLimits.bodies_bytes` one request uses."""
+    """The part of `HttpLimits.bodies_bytes` that one request uses."""
 
     __slots__ = ("bytes",)
 
@@ -227,8 +229,8 @@ class _Memory:
 
 
 async def _let_read(stream: trio.abc.Stream) -> None:
-    """Let a client that is still sending read its refusal: closing with unread bytes would reset
-    the connection."""
+    """Let a client that is still sending read its refusal: closing the connection with unread bytes
+    would reset it."""
     if not isinstance(stream, trio.SocketStream):
         return
     with trio.move_on_after(1):

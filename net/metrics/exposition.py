@@ -1,4 +1,4 @@
-"""Metrics in the Prometheus text format, written by its own library."""
+"""Metrics in the Prometheus text format, written by prometheus_client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pk.core.metrics import Histogram, Metric
 _PROCESS = ProcessCollector(registry=None)
 """CPU, memory and descriptors of this process (Linux)."""
 _ENDINGS: Final = ("", "_total", "_bucket", "_count", "_sum", "_info")
-"""The suffixes that the text adds to the name of a metric."""
+"""The suffixes that the text format adds to the name of a metric."""
 
 
 class _Collected:
@@ -37,8 +37,8 @@ class _Collected:
 def exposition(
     metrics: Iterable[Metric], accept: str, names: frozenset[str] = frozenset()
 ) -> tuple[bytes, str]:
-    """The text and its content type, as the request's header `accept` requests it. `names`
-    restricts the metrics shown, with or without a suffix such as `_total`; empty for all."""
+    """Return the text and its content type, as the request's header `accept` requests it. `names`
+    restricts the metrics, with or without a suffix such as `_total`; empty for all."""
     families = [
         _family(metric) for metric in metrics if not names or _is_among(metric.prometheus, names)
     ]
@@ -54,7 +54,7 @@ def _is_among(name: str, names: frozenset[str]) -> bool:
 
 
 def _family(metric: Metric) -> Family:
-    """One metric with all its samples."""
+    """Return one metric with all its samples."""
     text = f"{metric.help} ({metric.name})"
     named = metric.labels or {label for sample in metric.samples for label in sample.labels}
     labels = sorted(named)

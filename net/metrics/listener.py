@@ -26,11 +26,11 @@ LIMITS: Final = HttpLimits(body_bytes=0, connections=64, requests=2)
 
 Collect = Callable[[], Awaitable[Sequence[Metric]]]
 Ready = Callable[[], str | None]
-"""Returns why the node is not ready; None if it is."""
+"""A function that returns why the node is not ready; None if it is."""
 
 
 class MetricsListener:
-    """See the top of this file."""
+    """The listener for metrics and health checks; see the top of this file."""
 
     def __init__(self, collect: Collect, ready: Ready) -> None:
         self._collect = collect
@@ -38,7 +38,7 @@ class MetricsListener:
         self._listeners: list[trio.SocketListener] = []
 
     async def bind(self, host: str, port: int) -> None:
-        """Listen. Raises StartError."""
+        """Bind the listener. Raises StartError."""
         try:
             self._listeners = await trio.open_tcp_listeners(port, host=host or None)
         except OSError as e:
@@ -47,11 +47,11 @@ class MetricsListener:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port that the listener is bound to."""
         return self._listeners[0].socket.getsockname()[1]
 
     async def serve(self) -> None:
-        """Answer until cancelled."""
+        """Serve requests until cancelled."""
         await HttpServer(self._answer, limits=LIMITS).serve(self._listeners)
 
     async def _answer(self, request: Request) -> Response:

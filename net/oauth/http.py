@@ -25,7 +25,7 @@ class HttpFailed(Exception):
     def __init__(self, why: str, *, lasting: bool = False) -> None:
         super().__init__(why)
         self.lasting = lasting
-        """Whether a retry would fail the same way."""
+        """Whether a retry would fail too."""
 
 
 class Timeouts(NamedTuple):
@@ -36,7 +36,7 @@ class Timeouts(NamedTuple):
 
 
 def check_url(url: str, key: str) -> None:
-    """Check that `url` is usable. Raises ValueError, which names the key."""
+    """Check that `url` can be used. Raises ValueError, which names the key."""
     try:
         parts = urlsplit(url)
         good = parts.scheme == "file" and parts.path or parts.scheme in ("http", "https")
@@ -55,13 +55,13 @@ def read_url(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The response to a GET of `url`, or to a POST of `body`; for `file:`, the content of the file.
-    Raises HttpFailed."""
+    """Return the response to a GET of `url`, or to a POST of `body`; for `file:`, the content of
+    the file. Raises HttpFailed."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         return _read_file(unquote(parts.path))
     where = f"{parts.scheme}://{parts.hostname}"
-    from http.client import OK, HTTPException  # an eighth of the start time of a broker
+    from http.client import OK, HTTPException  # an eighth of a broker's start time
 
     connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeouts, tls)
     try:

@@ -1,6 +1,6 @@
 """The keys of an OAuth provider (a JWKS), fetched from its URL or file and cached.
 
-They are fetched in a thread when a client logs in and they are missing or older than
+A thread fetches them when a client logs in and they are missing or older than
 `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token names an unknown key, since providers
 rotate keys. Tokens with invented key names cause at most one fetch per `UNKNOWN_KEY_S`. While the
 provider is unreachable, the known keys stay valid.
@@ -36,8 +36,9 @@ class Jwks:
         backoff_s: float,
         backoff_max_s: float,
     ) -> None:
-        """`read` returns the provider's answer, or raises HttpFailed; it is called in a thread.
-        `parse` makes a key from its JSON, and raises ValueError if it cannot be used."""
+        """Initialize the cache. `read` returns the provider's answer, or raises HttpFailed; it is
+        called in a thread. `parse` makes a key from its JSON, and raises ValueError if the key
+        cannot be used."""
         self._get = read
         self._parse = parse
         self._refresh_s = refresh_s
@@ -50,7 +51,7 @@ class Jwks:
         self._lock = trio.Lock()
 
     def keys(self, key_id: str | None) -> list[Any]:
-        """The keys with this id (None: all); empty if the provider has no such key. Raises
+        """Return the keys with this id (None: all); empty if the provider has no such key. Raises
         KeysNeeded."""
         now = trio.current_time()
         if now - self._fetched_at > self._refresh_s and self._may_try(now):
@@ -63,7 +64,7 @@ class Jwks:
         return found
 
     async def fetch(self) -> None:
-        """Fetch the keys, unless another task just did. A failure is logged."""
+        """Fetch the keys, unless another task has just done so. A failure is logged."""
         asked_at = trio.current_time()
         async with self._lock:
             if self._tried_at >= asked_at:
@@ -79,7 +80,7 @@ class Jwks:
             self._tried_at = trio.current_time()
 
     def _may_try(self, now: float) -> bool:
-        """Whether enough time has passed since the last failure."""
+        """Return whether enough time has passed since the last failure."""
         if not self._failures:
             return True
         wait_s = min(self._backoff_s * 2 ** min(self._failures - 1, 30), self._backoff_max_s)

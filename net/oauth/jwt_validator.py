@@ -1,4 +1,4 @@
-"""Validates JWTs for logins: signed by a key of the provider, for this audience, by this issuer,
+"""Validates the JWTs of logins: signed by a key of the provider, for this audience, by this issuer,
 not expired (KIP-768)."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pk.net.oauth.jwks import Jwks
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
-"""The algorithms with a public key. A shared secret does not belong in a JWKS, and `none` proves
-nothing."""
+"""The algorithms with a public key. A shared secret does not belong in a JWKS, and `none` is no
+signature."""
 _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
@@ -22,7 +22,7 @@ class LibraryMissing(Exception):
 
 
 def library() -> Any:
-    """PyJWT. Raises LibraryMissing, which says what to install."""
+    """Return PyJWT. Raises LibraryMissing, which says what to install."""
     try:
         return importlib.import_module("jwt")
     except ImportError:
@@ -35,7 +35,7 @@ class Expected(NamedTuple):
     """The expected claims of a token."""
 
     audience: tuple[str, ...]
-    """The token must name one of these; if empty, it must name none."""
+    """The token must name one of these audiences; if empty, it must name none."""
     issuer: str | None
     clock_skew_s: int
     scope_claim: str
@@ -43,7 +43,7 @@ class Expected(NamedTuple):
 
 
 def parse_key(fields: dict[str, Any]) -> Any:
-    """A signature key of a JWKS. Raises ValueError if it is not one."""
+    """Parse a signature key of a JWKS. Raises ValueError if it is not one."""
     jwt = library()
     if fields.get("use", "sig") != "sig" or fields.get("kty") not in _KINDS.values():
         raise ValueError("not a key for signatures")
@@ -63,7 +63,7 @@ class JwtValidator:
         self._jwt = library()
 
     def validate(self, token: str) -> ValidToken:
-        """The token's principal and expiry. Raises TokenRefused, KeysNeeded."""
+        """Return the token's principal and expiry. Raises TokenRefused, KeysNeeded."""
         if len(token) > TOKEN_CHARS_MAX:
             raise TokenRefused("it is too long")
         try:

@@ -1,4 +1,4 @@
-"""The keys for getting OAUTHBEARER tokens, by Kafka's names."""
+"""The config keys for getting OAUTHBEARER tokens, by Kafka's names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Tokens from a function of the program, or from a command: `sasl.oauthbearer.token.provider`.
+"""Gets tokens from a function of the program, or from a command: `sasl.oauthbearer.token.provider`.
 
-Providers of clouds have libraries or commands that sign tokens in their own way, such as AWS MSK
-IAM and Azure. The client calls one when it needs a token, and again before the token expires.
+Cloud providers such as AWS MSK IAM and Azure have libraries or commands that sign tokens in their
+own way. The client calls the function or command when it needs a token, and again before the token
+expires.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ _COMMAND_MAX_S: Final = 30.0
 
 
 class AccessToken(NamedTuple):
-    """A token, as a provider returns it."""
+    """A token that a provider returns."""
 
     token: str
     expires_in_s: float | None = None
-    """How long it is valid from now on; None if the token itself says so (the claim `exp` of a
-    JWT). A token that says nothing is used for one login."""
+    """How long the token is valid from now on; None if the token itself says so (the claim `exp` of
+    a JWT). A token without an expiry is used for one login."""
 
     extensions: tuple[tuple[str, str], ...] = ()
-    """Names and values that are sent with it (KIP-342)."""
+    """The names and values to send with the token (KIP-342)."""
 
 
 TokenProvider = Callable[[], "AccessToken | str"]
-"""Returns a token. It is called in a thread of its own, and may block."""
+"""Returns a token. A provider is called in a thread of its own, and may block."""
 
 
 class ProviderFailed(Exception):

@@ -75,7 +75,7 @@ class AclOperations(AdminBase):
     async def delete_acls(
         self, filters: Sequence[AclFilter]
     ) -> Answers[AclFilter, list[AclBinding]]:
-        """Delete the rules that match filters; returns the deleted rules. Raises KafkaError."""
+        """Delete the rules that match any of the filters, and return them. Raises KafkaError."""
         from pk.core.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 
         async def ask(connection: Connection) -> Any:

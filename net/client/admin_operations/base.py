@@ -1,9 +1,9 @@
 """The common parts of the admin operations: routing, retries, and one answer per item.
 
-An operation on many items is *routed* (to find which broker answers for which item). All those
-brokers get the request at the same time. The items that failed with a passing error are routed
-again, until all are settled or `default.api.timeout.ms` has passed. Each item has its own result or
-error; a failed item does not affect the others.
+An operation on many items first finds the broker responsible for each item (*routing*), and then
+sends the request to all those brokers at the same time. Items that failed with a transient error
+are routed again, until all are settled or `default.api.timeout.ms` has passed. Each item has its
+own result or error; a failed item does not affect the others.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -41,22 +41,21 @@ Failure = Exception
 
 FAILURES: Final = (KafkaError, ClientError, ProtocolError)
 _LOOK_S: Final = 2.0
-"""A broker that has not answered by then may be gone; the others are asked whether it is, at this
-interval."""
+"""How often to ask other brokers whether a broker that does not answer has left the cluster."""
 
 _DOWN_S: Final = 0.5
 """How often, while waiting for the controller, to check whether it is known to be down."""
 
 _ASIDE_S: Final = 1.0
-"""How long a broker has to show that it is not the one that hangs."""
+"""How long a broker may take to answer a request that needs no other node. A slower broker is
+assumed to hang."""
 
 _LEADERLESS_S: Final = 1.0
-"""A partition without a leader for this long is considered leaderless: with a limit on stragglers,
-nothing waits for it anymore, not even a change, which does wait for stragglers."""
+"""How long to retry for a partition without a leader if `pk.straggler.timeout.ms` is set. This
+limit applies even to changes, which do wait for stragglers."""
 
 _UNKNOWN_ATTEMPTS: Final = 3
-"""A newly created topic may be unknown to the broker asked; a topic that is unknown three times
-does not exist."""
+"""How many attempts a topic that is unknown gets: a broker may not know a new topic yet."""
 
 _ASK_COORDINATOR_AGAIN: Final = (
     ErrorCode.NOT_COORDINATOR,
@@ -65,7 +64,7 @@ _ASK_COORDINATOR_AGAIN: Final = (
 )
 _NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
-# Final answers that are returned at once, although a later answer may differ.
+# Transient errors that are returned at once.
 _SETTLED: Final = (
     ErrorCode.ELECTION_NOT_NEEDED,
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -76,17 +75,18 @@ _SETTLED: Final = (
 K = TypeVar("K")
 R = TypeVar("R")
 Routed = tuple[dict[int, list[K]], dict[K, Failure]]
-"""Broker id → items it answers for, and the failures of items that no broker answers for."""
+"""(broker id → the items that the broker is responsible for, item → its failure if no broker is
+responsible)."""
 
 
 def failure(code: int, message: str | None = None) -> KafkaError | None:
-    """The error of `code`, None for NONE."""
+    """Return the error for `code`, or None for NONE."""
     return KafkaError(code, message) if code else None
 
 
 def check(response: Any, what: str) -> None:
-    """Raise a response's own error code. `what` describes the request, for a response without a
-    message."""
+    """Raise the error of a whole response. `what` describes the request, in case the response has
+    no message."""
     if response.error_code:
         raise KafkaError(response.error_code, getattr(response, "error_message", None) or what)
 
@@ -106,7 +106,8 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 async def _before(
     ask: Callable[[], Awaitable[R]], over: Callable[[], Awaitable[None]]
 ) -> tuple[R, ...]:
-    """The result of `ask`; empty if `over` returns first. Raises what `ask` raises."""
+    """Return a tuple with the result of `ask`, empty if `over` returns first. Raises what `ask`
+    raises."""
     answers: list[R] = []
     errors: list[Exception] = []
 
@@ -136,18 +137,18 @@ class AdminBase:
         self.config = config
         self.together = Together(cluster)
         self.controller_down: Callable[[], ControllerDown | None] | None = None
-        """Returns why the controller cannot answer, if this machine knows; called while waiting for
-        the controller."""
+        """A function that returns why the controller cannot answer, or None if this machine does
+        not know. It is called while waiting for the controller."""
 
         self.awaiting_controller = 0
-        """How many tasks wait for an answer that only the controller can give."""
+        """The number of tasks that wait for an answer that only the controller can give."""
 
         self.thorough = False
-        """Whether to ask a straggler again, and the broker that may have replaced it, until
-        `default.api.timeout.ms`."""
+        """Whether to retry stragglers until `default.api.timeout.ms`, also at brokers that have
+        taken over from them."""
 
     async def _any(self, request: Any, *, low: int = 0, high: int = 32767) -> Any:
-        """Ask any broker; for requests that change nothing."""
+        """Ask any broker. Only for requests that change nothing."""
 
         async def ask(connection: Connection) -> Any:
             return await connection.request(request, low=low, high=high)
@@ -155,7 +156,7 @@ class AdminBase:
         return await self._retry(lambda: self.cluster.ask_any(ask), type(request).__name__)
 
     async def _controller(self, ask: Callable[[Connection], Awaitable[R]], purpose: str = "") -> R:
-        """Ask the controller; find it again if it has moved."""
+        """Ask the controller, and the new one if the controller has moved."""
 
         async def attempt() -> R:
             return await self._while_there(await self.cluster.controller(), ask, purpose)
@@ -169,7 +170,7 @@ class AdminBase:
             raise await self._who_hangs(e) from None
 
     async def _unless_down(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """The result of an `ask` that needs the controller. Raises what `ask` raises, and
+        """Return the result of `ask`, which needs the controller. Raises what `ask` raises, and
         ControllerDown as soon as the controller is known to be down."""
         self.awaiting_controller += 1
         try:
@@ -196,8 +197,8 @@ class AdminBase:
         raise ControllerDown(found.why, found.step, asked=True)
 
     async def _who_hangs(self, error: Unanswered) -> RequestTimedOut:
-        """The error to raise for an unanswered change that the controller makes. The controller is
-        to blame if the brokers that forward to it do answer other requests."""
+        """Return the error to raise for an unanswered change that the controller makes. The
+        controller is to blame if the brokers that forward requests to it answer other requests."""
         for node in error.nodes:
             if node.node_id < 0 or not await self._answers(node.node_id):
                 return error
@@ -214,10 +215,11 @@ class AdminBase:
         return False
 
     async def _in_time(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """The result of an `ask` that only the controller can answer and that changes nothing.
+        """Return the result of `ask`, which only the controller can answer and which changes
+        nothing.
 
-        Raises what `ask` raises, and ControllerSilent if it has taken `pk.straggler.timeout.ms`
-        while brokers do answer other requests.
+        Raises what `ask` raises, and ControllerSilent if `ask` takes longer than
+        `pk.straggler.timeout.ms` although brokers answer other requests.
         """
         limit_ms = self.config.pk_straggler_timeout_ms
         if limit_ms < 0 or self.thorough:
@@ -240,10 +242,10 @@ class AdminBase:
     async def _while_there(
         self, node_id: int, ask: Callable[[Connection], Awaitable[R]], purpose: str
     ) -> R:
-        """The result of asking a broker, as long as the cluster lists it: a broker that hangs with
-        its connections open is fenced after a while, and another takes over its leadership.
+        """Ask a broker, and give up when the cluster no longer lists it: a broker that hangs with
+        its connections open is eventually fenced, and other brokers take over its partitions.
 
-        Raises what `ask` raises, and Disconnected if the broker is gone.
+        Raises what `ask` raises, and Disconnected if the broker is no longer listed.
         """
 
         async def gone() -> None:
@@ -281,10 +283,10 @@ class AdminBase:
         *,
         changes: bool = False,
     ) -> Answers[K, Any]:
-        """Route and ask; repeat for the items that failed with a passing error. Raises if no broker
-        is reachable.
+        """Route the items and ask the brokers; repeat for the items that failed with a transient
+        error. Raises if no broker is reachable.
 
-        With `changes`, wait for slow brokers even if the others answered long ago.
+        With `changes`, wait for slow brokers even if all others have answered.
         """
         remaining = list(dict.fromkeys(items))
         answers: Answers[K, Any] = Answers()
@@ -313,8 +315,8 @@ class AdminBase:
         return answers.of(order, lambda item: self._unanswered(asked.get(item)))
 
     def _unanswered(self, node_id: int | None) -> RequestTimedOut:
-        """The error of a timeout. It names this broker or, if None, those that were asked which
-        broker it is."""
+        """Return the error for an item that timed out. It names `node_id`, or for None (the item
+        was not routed) the nodes that have not answered."""
         limit_ms = self.config.default_api_timeout_ms
         node = None if node_id is None else self.cluster.node(node_id)
         silent = [node] if node is not None else self.cluster.silent()
@@ -330,9 +332,9 @@ class AdminBase:
         *,
         patient: bool = False,
     ) -> None:
-        """Ask every node at once. Each adds its answers to `answers` as they arrive, so after a
-        timeout the answers received so far are there. Unless `patient`, a node much slower than
-        another fails with `Straggler`."""
+        """Ask all nodes at once. Answers are added to `answers` as they arrive, so that a timeout
+        loses none. Unless `patient`, the items of a node that is much slower than another fail with
+        `Straggler`."""
         answers.update(Answers(routed[1].items()))
 
         async def ask_one(node_id: int) -> bool:
@@ -402,7 +404,8 @@ class AdminBase:
         *,
         changes: bool = False,
     ) -> Answers[TopicPartition, Any]:
-        """Ask each partition's leader. Refreshes the metadata once, and again after failures."""
+        """Ask the leader of each partition. Refreshes the metadata at the start and after
+        failures."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         stale = {partition.topic for partition in wanted}
 
@@ -425,7 +428,7 @@ class AdminBase:
         *,
         changes: bool = False,
     ) -> Answers[str, Any]:
-        """Ask each group's (or transactional id's) coordinator."""
+        """Ask the coordinator of each group or transactional id."""
 
         async def route(todo: list[str]) -> "Routed[str]":
             unknown = [k for k in todo if (type, k) not in self.cluster.coordinators]
@@ -463,14 +466,14 @@ class AdminBase:
     async def _by_broker(
         self, brokers: Iterable[int] | None, ask: Callable[[Connection], Awaitable[R]]
     ) -> Answers[int, R]:
-        """Ask brokers by id (None: all that live)."""
+        """Ask brokers by id (None: all live brokers)."""
         wanted = await self._live_brokers() if brokers is None else list(brokers)
         answers: Answers[int, R] = Answers()
 
         async def ask_broker(connection: Connection, items: list[int]) -> Answers[int, R]:
             return Answers([(items[0], await ask(connection))])
 
-        # A single round: the answer of a broker that is down is not worth waiting for.
+        # Only one attempt: a broker that is down is not worth waiting for.
         with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
             await self._ask_all(({b: [b] for b in wanted}, {}), ask_broker, answers)
         return answers.of(wanted, self._unanswered)

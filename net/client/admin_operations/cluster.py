@@ -283,7 +283,7 @@ class ClusterOperations(AdminBase):
         )
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Make the cluster forget a broker that is gone (KIP-631). Raises KafkaError."""
+        """Unregister a broker that will not return (KIP-631). Raises KafkaError."""
         from pk.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 
         async def ask(connection: Connection) -> Any:

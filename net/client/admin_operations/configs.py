@@ -74,10 +74,10 @@ class ConfigOperations(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Answers[r.ConfigResource, None]:
-        """Changes single keys of resources (IncrementalAlterConfigs, KIP-339).
+        """Change single keys of resources (IncrementalAlterConfigs, KIP-339).
 
-        Before 2.3 this reads the whole config, changes and writes it, so a change by another client
-        in between is lost.
+        For brokers before 2.3, this reads the whole config and writes it with the changes, so a
+        change by another client in between is lost.
         """
         listed = {resource: list(of) for resource, of in changes.items()}
 

@@ -24,10 +24,10 @@ class FaultOperations(TopicOperations, PartitionOperations):
     async def ask_faults(
         self, request: PkFaultsRequest, node_ids: Iterable[int] | None = None
     ) -> Mapping[int, PkFaultsResponse]:
-        """Send one request about faults to brokers, or (None) to all; their answers.
+        """Send one request about faults to brokers (None: all) and return their answers.
 
-        Raises KafkaError: SECURITY_DISABLED if a broker does not inject faults, and the error if it
-        refuses the request.
+        Raises KafkaError: SECURITY_DISABLED if a broker does not inject faults, and the error of a
+        broker that refuses the request.
         """
         if node_ids is None:
             await self._retry(lambda: self.cluster.refresh(()), "the cluster")
@@ -48,10 +48,10 @@ class FaultOperations(TopicOperations, PartitionOperations):
         return answers
 
     async def move_leader(self, tp: TopicPartition, *, away_ms: int = AWAY_MS) -> int:
-        """Make another in-sync replica lead a partition; returns its id. If there is no other, the
-        leader resigns and leads again `away_ms` later; returns -1.
+        """Make another in-sync replica the leader of a partition, and return its id. If there is no
+        other, the leader resigns, leads again `away_ms` later, and -1 is returned.
 
-        This changes the order of its replicas. Raises KafkaError: NOT_CONTROLLER if the only
+        The order of the partition's replicas changes. Raises KafkaError: NOT_CONTROLLER if the only
         in-sync replica is not on the controller.
         """
         described = (await self.describe_topics([tp.topic])).value(tp.topic)

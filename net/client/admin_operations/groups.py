@@ -30,7 +30,7 @@ _NAMED_OFFSETS_MAX = 9
 """OffsetCommit and OffsetFetch use topic ids from version 10 on; names suffice here."""
 
 _GROUPS_A_REQUEST = 500
-"""Groups in one OffsetFetch request, so that the response stays at a few megabytes."""
+"""The most groups in one OffsetFetch request, so that the response stays within a few megabytes."""
 
 V = TypeVar("V")
 
@@ -80,10 +80,10 @@ class GroupOperations(AdminBase):
     async def describe_groups(
         self, group_ids: Iterable[str], *, include_authorized_operations: bool = False
     ) -> Answers[str, r.GroupDescription]:
-        """Describes groups with their members: classic groups and, if the broker has them,
+        """Describe groups with their members: classic groups and, if the broker supports them,
         consumer, share and streams groups.
 
-        The error of a missing group is GROUP_ID_NOT_FOUND.
+        The error of a group that does not exist is GROUP_ID_NOT_FOUND.
         """
 
         async def ask(connection: Connection, ids: list[str]) -> Answers[str, r.GroupDescription]:
@@ -119,8 +119,8 @@ class GroupOperations(AdminBase):
         *,
         require_stable: bool = False,
     ) -> Answers[TopicPartition, r.OffsetAndMetadata | None]:
-        """The offsets that a group has committed for `partitions` (None: all), None for those
-        without one (OffsetFetch).
+        """Return the offsets that a group has committed for `partitions` (None: all) (OffsetFetch).
+        A partition without a committed offset gets None.
 
         `require_stable` (2.5, KIP-447) makes partitions with the commit of an open transaction fail
         with UNSTABLE_OFFSET_COMMIT. Raises KafkaError for the whole group.
@@ -149,8 +149,8 @@ class GroupOperations(AdminBase):
     async def list_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> Answers[str, Answers[TopicPartition, r.OffsetAndMetadata]]:
-        """All committed offsets of each group, in one request per coordinator (OffsetFetch 8,
-        brokers from 3.0 on), else in one per group."""
+        """List all committed offsets of each group (OffsetFetch): from brokers since 3.0 with one
+        request per coordinator, from older brokers with one request per group."""
 
         async def ask(connection: Connection, ids: list[str]) -> _GroupsCommits:
             if connection.version_of(_OFFSET_FETCH, low=2, high=_NAMED_OFFSETS_MAX) >= 8:
@@ -290,7 +290,7 @@ def _is_other_type(answers: Answers[str, Any], group_id: str) -> bool:
 
 
 def _named(answers: Answers[str, V]) -> Answers[str, V]:
-    """The same answers; the errors name their groups."""
+    """Return the same answers with the group's name in each error."""
     for group_id, error in answers.errors.items():
         if isinstance(error, KafkaError):
             answers.errors[group_id] = _naming(error, group_id)
@@ -308,8 +308,8 @@ def _naming(error: KafkaError, group_id: str) -> KafkaError:
 def _raise_if_moved(
     answers: Answers[TopicPartition, None],
 ) -> Answers[TopicPartition, None]:
-    """Raise the error of a coordinator that moved. Each partition has this error, although it is an
-    error of the whole request, which is then sent again."""
+    """Raise the error if the coordinator has moved. Each partition has this error, but the whole
+    request must be sent again."""
     for error in answers.errors.values():
         moved = isinstance(error, KafkaError) and error.code in (
             ErrorCode.NOT_COORDINATOR,
@@ -400,7 +400,7 @@ def _commits(topics: Any) -> Answers[TopicPartition, r.OffsetAndMetadata]:
 
 
 async def _fetch_offsets_of(connection: Connection, ids: list[str]) -> _GroupsCommits:
-    """All committed offsets of several groups with the same coordinator."""
+    """Fetch all committed offsets of several groups that have the same coordinator."""
     from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
     answers: _GroupsCommits = Answers()
@@ -556,8 +556,8 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 
 def _classic_member(m: Any, protocol_type: str) -> r.MemberDescription:
-    """A member of a classic group. Metadata that is not the consumers' protocol (Connect's, or
-    malformed) counts as no assignment."""
+    """Decode a member of a classic group. If its metadata is not in the consumers' format
+    (Connect's, or malformed), the member counts as having no assignment."""
     from pk.core.group.consumer_protocol import decode_assignment, decode_subscription
 
     topics: tuple[str, ...] = ()

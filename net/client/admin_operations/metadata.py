@@ -16,7 +16,7 @@ from pk.net.client.connection import Connection
 
 METADATA_TOPIC_ID: Final[Uuid] = bytes(15) + b"\x01"
 _BYTES_MAX = 4096
-"""Enough for the first batch, with the control record at the head of the snapshot."""
+"""Enough for the first batch and the control record at the head of the snapshot."""
 
 _OFFSET, _EPOCH = 1, 0
 """A position that no log with a snapshot still holds."""

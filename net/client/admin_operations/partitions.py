@@ -86,10 +86,10 @@ class PartitionOperations(AdminBase):
         self, partitions: Iterable[TopicPartition] | None = None, *, leader: int = -1
     ) -> dict[TopicPartition, r.UncleanRecovery]:
         """The knowledge of pk's controller about the logs of partitions (None: all those that wait
-        for a leader or have a damaged or stopped replica). `leader` makes a broker lead them from
-        now on, even if its log lacks records, if they have no leader or a follower has stopped.
+        for a leader or have a damaged or stopped replica). `leader` makes that broker the leader of
+        the partitions that have no leader or a stopped follower, even if its log lacks records.
 
-        Empty for Apache Kafka, which has no such request. Raises KafkaError.
+        The result is empty for Apache Kafka, which has no such request. Raises KafkaError.
         """
         from pk.core.wire.messages.pk_unclean_recovery import (
             PkUncleanRecoveryRequest,

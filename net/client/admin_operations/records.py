@@ -1,4 +1,4 @@
-"""Reads single records outside of any group: when was the record at an offset produced?
+"""Reads the timestamps of single records by offset, without a group.
 
 A Fetch requests a little data from many partitions at once. The broker returns the first batch of
 the first partition whole, however large (KIP-74), and leaves out other partitions whose first batch
@@ -7,8 +7,8 @@ or after it (a transaction marker, or a gap that compaction left at a batch's en
 read.
 
 Many offsets of one partition are often close together, such as those of a topic's groups. So the
-lowest is requested first, and its response answers all the others that it contains; the remaining
-ones are then requested several at a time.
+lowest is requested first, and its response settles all offsets whose records it contains; the
+others are then requested several at a time.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pk.core.record.batch import BatchHeader
 
 RecordPlace = tuple[TopicPartition, int]
-"""A partition, and the offset at or after which to find the first record."""
+"""(partition, the offset at or after which to find the first record)."""
 
 _PARTITION_BYTES: Final = 16 * 1024
 _ALONE_BYTES: Final = 1024 * 1024
@@ -46,8 +46,8 @@ class RecordOperations(AdminBase):
         none yet.
 
         The same partition may be named with several offsets. With `within_ms` a time may be off by
-        that much, so that most batches need not be decoded. Reads uncommitted records, joins no
-        group. Needs Fetch 4 (0.11).
+        that much, so that most batches need not be decoded. Reads uncommitted records, does not
+        join a group. Needs Fetch 4 (0.11).
         """
         wanted = [(TopicPartition(*partition), offset) for partition, offset in places]
         stale = {partition.topic for partition, _ in wanted}
@@ -76,7 +76,7 @@ class RecordOperations(AdminBase):
 
 
 class _Search:
-    """Finds the answers for the places that one leader has."""
+    """Finds the records for those places whose partitions one broker leads."""
 
     def __init__(
         self, connection: Connection, places: Iterable[RecordPlace], within_ms: int
@@ -85,27 +85,27 @@ class _Search:
         self.within_ms = within_ms
         self.answers: Answers[RecordPlace, int | None] = Answers()
         self.open: dict[TopicPartition, dict[int, int]] = {}
-        """Partition → the offsets not answered yet, lowest first, each with the offset to read next
-        for it."""
+        """Partition → its unsettled offsets, lowest first, each with the offset to fetch next for
+        it."""
 
         for partition, offset in sorted(places):
             self.open.setdefault(partition, {})[offset] = offset
 
     async def run(self) -> Answers[RecordPlace, int | None]:
-        """Ask until everything is answered."""
+        """Send requests until every place has an answer."""
         spread, alone = 1, False
         while self.open:
             limit = trio.CapacityLimiter(_REQUESTS_AT_ONCE)
             async with trio.open_nursery() as nursery:
                 for round_ in self._rounds(spread, 1 if alone else _PARTITIONS_A_REQUEST):
                     nursery.start_soon(self._ask, limit, round_, alone)
-            # Partitions that were left out are too large for a request with others.
+            # Partitions that were left out are too large to share a request.
             spread, alone = _REQUESTS_AT_ONCE, True
         return self.answers
 
     def _rounds(self, spread: int, most: int) -> list[dict[TopicPartition, int]]:
-        """Requests as partition → offset, so each has a partition only once; at most `spread`
-        offsets per partition in total."""
+        """Return requests as partition → offset; each request can name a partition only once. All
+        requests together name at most `spread` offsets per partition."""
         rounds: list[dict[TopicPartition, int]] = []
         for i in range(spread):
             named: dict[TopicPartition, int] = {}
@@ -144,7 +144,7 @@ class _Search:
                 self._take(partition, places[partition], data, alone)
 
     def _take(self, partition: TopicPartition, asked: int, data: Any, alone: bool) -> None:
-        """Answer all offsets that the data of one partition, fetched from `asked` on, can
+        """Settle all offsets for which the data of one partition, fetched from `asked` on, has the
         answer."""
         from pk.core.record.batch import iter_headers  # lazily: most commands see no record
 
@@ -171,18 +171,18 @@ class _Search:
             self._answer(partition, asked, asked + 1, error)
             return
         if end == asked:
-            if alone:  # the broker returns nothing although the high watermark is higher
+            if alone:  # the broker returns nothing although the HW is higher
                 self._answer(partition, asked, asked + 1, None)
             return
         offsets = self.open.get(partition, {})
         for offset, at in offsets.items():
-            if asked <= at < end:  # a marker or a gap was there: the record comes later
+            if asked <= at < end:  # a marker or a gap: the record comes later
                 offsets[offset] = end
 
     def _batch(
         self, partition: TopicPartition, begin: int, header: "BatchHeader", data: memoryview
     ) -> None:
-        """Answer the offsets from `begin` on whose first record is in this batch."""
+        """Settle the offsets from `begin` on whose first record is in this batch."""
         from pk.core.record.batch import records
 
         offsets = self.open.get(partition, {})

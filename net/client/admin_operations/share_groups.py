@@ -17,8 +17,8 @@ class ShareGroupOperations(AdminBase):
     async def list_share_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> Answers[str, Answers[TopicPartition, r.ShareGroupOffset]]:
-        """The position of each share group in all its partitions, except those it has not started
-        to read: one request per coordinator."""
+        """List the position of each share group in the partitions that it has started to read, with
+        one request per coordinator."""
         from pk.core.wire.messages.describe_share_group_offsets import (
             DescribeShareGroupOffsetsRequest,
             DescribeShareGroupOffsetsRequestGroup,

@@ -82,7 +82,7 @@ class TokenOperations(AdminBase):
         )
 
     async def renew_token(self, hmac: bytes, period_ms: int = _PERIOD_OF_BROKER) -> int:
-        """Make a token expire `period_ms` from now (-1: as late as brokers allow); returns its new
+        """Make a token expire `period_ms` from now (-1: as late as brokers allow). Returns the new
         expiry time in ms since 1970.
 
         Raises KafkaError: DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED,
@@ -94,7 +94,7 @@ class TokenOperations(AdminBase):
         return (await self._of_tokens(request)).expiry_timestamp_ms
 
     async def expire_token(self, hmac: bytes, period_ms: int = _AT_ONCE) -> int:
-        """Make a token expire `period_ms` from now, or at once for -1; returns its expiry time in
+        """Make a token expire `period_ms` from now, or at once for -1. Returns the expiry time in
         ms since 1970. Raises the same errors as `renew_token`."""
         from pk.core.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 

@@ -32,8 +32,8 @@ class TopicOperations(AdminBase):
     """The part of `Admin` about topics and partitions."""
 
     async def list_topics(self, *, include_internal: bool = True) -> tuple[r.TopicListing, ...]:
-        """All topics that this client may see, sorted by name (Metadata). `include_internal` keeps
-        `__consumer_offsets` and the like."""
+        """All topics that this client may see, sorted by name (Metadata). `include_internal`
+        includes `__consumer_offsets` and the like."""
         await self._retry(lambda: self.cluster.refresh(None), "Metadata")
         topics = sorted(self.cluster.metadata.topics.items())
         return tuple(
@@ -56,7 +56,8 @@ class TopicOperations(AdminBase):
     ) -> Answers[str, r.TopicDescription]:
         """Describes `topics` (None: all) with their partitions: leaders, replicas, in-sync
         replicas, and eligible leader replicas if the broker knows them (KIP-966, 3.7).
-        `include_authorized_operations` adds what this client may do (KIP-430)."""
+        `include_authorized_operations` adds the operations that this client is authorized to
+        perform (KIP-430)."""
         names = None if topics is None else list(dict.fromkeys(topics))
         if names == []:
             return Answers()
@@ -193,11 +194,10 @@ class TopicOperations(AdminBase):
     async def restore_topics(
         self, topics: Sequence["RestoredTopic"], *, producer_id_next: int
     ) -> Answers[str, None]:
-        """Creates topics of a lost cluster that begin with its segments in remote storage; only pk
-        can.
-
-        `producer_id_next` is above the ids of all producers in the segments. A topic that already
-        exists with the same id is not an error. Returns before the leaders have restored anything.
+        """Recreate topics of a lost cluster whose logs begin with their segments in remote storage;
+        only pk's brokers support this. `producer_id_next` is above all producer ids in the
+        segments. A topic that already exists with the same id is not an error. Returns before the
+        leaders have restored anything.
         """
         from pk.core.wire.messages.pk_restore_topics import PkRestoreTopicsRequest
 
@@ -219,8 +219,9 @@ class TopicOperations(AdminBase):
     async def remote_storage(
         self, brokers: Iterable[int] | None = None
     ) -> dict[TopicPartition, r.RemoteState]:
-        """The remote storage of the tiered partitions that brokers lead (None: of all brokers).
-        Empty for Apache Kafka, which has no such request. Raises KafkaError, ClientError."""
+        """Describe the remote storage of the tiered partitions that brokers lead (None: of all
+        brokers). The result is empty for Apache Kafka, which has no such request. Raises
+        KafkaError, ClientError."""
         from pk.core.wire.messages.pk_remote_storage import (
             PkRemoteStorageRequest,
             PkRemoteStorageResponse,
@@ -345,8 +346,8 @@ class TopicOperations(AdminBase):
         """The offset of the first record with at least the given timestamp, or of a special one
         such as `LATEST` (ListOffsets).
 
-        The offset is -1 if there is no such record. A special timestamp too new for the broker is
-        UNSUPPORTED_VERSION for that partition.
+        The offset is -1 if there is no such record. If the broker does not know a special timestamp
+        yet, the partition fails with UNSUPPORTED_VERSION.
         """
 
         async def ask(

@@ -28,8 +28,8 @@ class TransactionOperations(AdminBase):
     async def list_transactions(
         self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
     ) -> tuple[tuple[r.TransactionListing, ...], dict[int, Failure]]:
-        """The transactional ids of all brokers that answered, and the errors of the others
-        (KIP-664)."""
+        """List the transactional ids of all brokers. The result also has the errors of the brokers
+        that did not answer (KIP-664)."""
         from pk.core.wire.messages.list_transactions import ListTransactionsRequest
 
         request = ListTransactionsRequest(
@@ -54,7 +54,7 @@ class TransactionOperations(AdminBase):
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> Answers[str, r.TransactionDescription]:
-        """The state of transactional ids (KIP-664)."""
+        """Describe transactional ids (KIP-664)."""
         from pk.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 
         async def ask(
@@ -83,8 +83,7 @@ class TransactionOperations(AdminBase):
     async def fence_producers(
         self, transactional_ids: Iterable[str]
     ) -> Answers[str, tuple[int, int]]:
-        """Take transactional ids from their producers: an open transaction is aborted, and the
-        producer is fenced.
+        """Fence the producers of transactional ids and abort their open transactions.
 
         Returns the new (producer id, epoch) of each (InitProducerId, KIP-360).
         """
@@ -111,9 +110,9 @@ class TransactionOperations(AdminBase):
         """Write the missing abort marker of a hanging transaction to its partition
         (WriteTxnMarkers), one per partition.
 
-        The coordinator is not asked: end only a transaction that it does not know, or no longer
-        knows, this way. The leader refuses an older epoch than its own for the producer or its
-        coordinator (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED).
+        The coordinator is not involved, so this is only for transactions that the coordinator does
+        not know. The leader refuses an epoch of the producer or of the coordinator that is older
+        than the one it knows (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED).
         """
         from pk.core.wire.messages.write_txn_markers import (
             WritableTxnMarker,

@@ -69,7 +69,7 @@ class UserOperations(AdminBase):
         )
 
     async def set_passwords(self, changes: Sequence[NewPassword]) -> Answers[str, None]:
-        """Set passwords of new or existing users; each user once."""
+        """Set passwords of new or existing users. A user may occur only once."""
         from pk.core.wire.messages.alter_user_scram_credentials import (
             AlterUserScramCredentialsRequest,
             ScramCredentialUpsertion,

@@ -39,12 +39,12 @@ Subscriptions = Mapping[str, Subscription]
 
 
 class RebalanceProtocol(IntEnum):
-    """The partitions that a member revokes before it joins again (KIP-429)."""
+    """How a member gives up partitions in a rebalance (KIP-429)."""
 
     EAGER = 0
-    """It revokes all of them."""
+    """A member revokes all of its partitions before it joins again."""
     COOPERATIVE = 1
-    """It keeps its partitions until the group revokes them."""
+    """A member keeps its partitions until the group revokes them."""
 
 
 class Assignor(Protocol):
@@ -56,8 +56,8 @@ class Assignor(Protocol):
     """The supported protocols, best first."""
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """The data that a member adds to its subscription if its last assignment was `owned` in
-        `generation` (-1: none)."""
+        """Return the user data for a member's subscription. `owned` is its last assignment, of
+        generation `generation` (-1: none)."""
         ...
 
     def assign(
@@ -66,8 +66,8 @@ class Assignor(Protocol):
         subscriptions: Subscriptions,
         racks: PartitionRacks | None = None,
     ) -> Assignment:
-        """Assign partitions to all members; `partitions` has the partition count of each existing
-        topic.
+        """Assign partitions to all members; `partitions` maps to the partition count of each
+        existing topic.
 
         `racks` has the racks of each partition's replicas; without it, racks are ignored.
         """
@@ -92,7 +92,7 @@ def _existing(partitions: Mapping[str, int], subscriptions: Subscriptions) -> di
 
 
 class _RangeTopic:
-    """One topic while its partitions are assigned."""
+    """A topic whose partitions are being assigned."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class _RangeTopic:
         return rack is None or (bool(self.racks) and rack in self.racks[partition])
 
     def room(self, member: str) -> int:
-        """How many more partitions `member` may get."""
+        """Return how many more partitions `member` may get."""
         return max(0, self.each + (self.extra > 0) - self.given[member])
 
     def give(self, member: str, partitions: Sequence[int], assignment: Assignment) -> None:
@@ -132,13 +132,13 @@ class _RangeTopic:
 
 
 class RangeAssignor:
-    """`range`."""
+    """The assignor `range`."""
 
     name = "range"
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """Nothing."""
+        """Return no data."""
         return None
 
     def assign(
@@ -215,13 +215,13 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """`roundrobin`."""
+    """The assignor `roundrobin`."""
 
     name = "roundrobin"
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """Nothing."""
+        """Return no data."""
         return None
 
     def assign(
@@ -245,13 +245,13 @@ class RoundRobinAssignor:
 
 
 class StickyAssignor:
-    """`sticky`."""
+    """The assignor `sticky`."""
 
     name = "sticky"
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """The owned partitions, since an eager member has revoked them before it joins."""
+        """Return the owned partitions, since an eager member has revoked them before it joins."""
         return None if generation == NO_GENERATION else encode_sticky_user_data(owned, generation)
 
     def assign(
@@ -268,7 +268,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """`cooperative-sticky`."""
+    """The assignor `cooperative-sticky`."""
 
     name = "cooperative-sticky"
     protocols: tuple[RebalanceProtocol, ...] = (
@@ -277,7 +277,7 @@ class CooperativeStickyAssignor:
     )
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """The generation, for leaders that do not read it in the subscription."""
+        """Return the generation, for leaders that do not read it in the subscription."""
         return encode_cooperative_user_data(generation)
 
     def assign(
@@ -312,7 +312,8 @@ def _assign_sticky(
     members: Mapping[str, Owned],
     racks: PartitionRacks | None,
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
-    """(assignment, partition → new member of those that change hands, None if not known)."""
+    """Return (the assignment, partition → its new member for partitions that change hands, or None
+    if not known)."""
     if not subscriptions:
         return {}, {}
     existing = _existing(partitions, subscriptions)
@@ -324,7 +325,7 @@ def _assign_sticky(
 
 
 def _moving(subscriptions: Subscriptions, assignment: Assignment) -> dict[TopicPartition, str]:
-    """Partitions that one member gets and another member has."""
+    """Return the partitions that one member gets and another member has."""
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member, given in assignment.items():

@@ -35,7 +35,7 @@ class _Claims(Struct):
 
     owned: Assignment = field(default_factory=Assignment)
     contested: dict[TopicPartition, None] = field(default_factory=dict[TopicPartition, None])
-    """Claimed by two members of one generation."""
+    """Partitions that two members of the same generation claim."""
     alike: bool = True
     """Whether all members want the same topics."""
     generation_max: int = NO_GENERATION
@@ -125,7 +125,7 @@ class Constrained:
         self._min, self._over_wanted = divmod(total, len(subscriptions))
         self._max = self._min + (self._over_wanted > 0)
         self._over = 0
-        """How many members have more than the lower quota; in the end, `_over_wanted` do."""
+        """The number of members that have more than the lower quota; at most `_over_wanted` may."""
         self._below: list[str] = []
         """Members below the lower quota."""
         self._exactly: list[str] = []
@@ -301,7 +301,7 @@ class _Movements:
         moved.add(partition)
 
     def to_be_moved(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """`partition`, or one of the same topic that moved the other way before."""
+        """Return `partition`, or a partition of the same topic that moved the other way before."""
         earlier = self._pair.get(partition)
         if earlier is not None:
             source = earlier[0]
@@ -345,7 +345,7 @@ class General:
                 {t: topics[t] for t in sorted(topics, key=lambda t: (len(self._takers[t]), t))}
             )
         )
-        """All partitions, those with the fewest takers first."""
+        """All partitions; those that the fewest members want come first."""
         self._by_size = _BySize({})
         self._revokes = False
 
@@ -353,7 +353,7 @@ class General:
     def _earlier_claims(
         members: Mapping[str, Owned], generation_max: int
     ) -> dict[TopicPartition, str]:
-        """Partition → its former member, from claims older than the last generation."""
+        """Map partitions to their former members, from claims older than the last generation."""
         claims: dict[TopicPartition, tuple[str, int]] = {}
         for member in hash_map_order(members):
             partitions, generation = members[member]
@@ -429,7 +429,7 @@ class General:
         return False
 
     def _most(self, member: str) -> int:
-        """How many partitions the member could have at most."""
+        """Return the most partitions that the member could have."""
         return sum(self._topics[t] for t in self._wants[member])
 
     def _takes_part(self, member: str) -> bool:
@@ -437,7 +437,8 @@ class General:
         return len(has) < self._most(member) or any(len(self._takers[p.topic]) >= 2 for p in has)
 
     def _is_balanced(self) -> bool:
-        """Whether no member has two more than another that may have one of its partitions."""
+        """Return whether no member has two more partitions than another that may take one of
+        them."""
         has = self._has
         if len(has[self._by_size.first]) >= len(has[self._by_size.last]) - 1:
             return True
@@ -454,7 +455,7 @@ class General:
         return True
 
     def _level(self, partitions: list[TopicPartition]) -> bool:
-        """Move partitions from members with more to members with fewer; returns whether any
+        """Move partitions from members with more to members with fewer. Returns whether any
         moved."""
         moved_any = False
         moved = True
