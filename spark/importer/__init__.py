@@ -1,1 +1,1 @@
-"""`pk spark-import`: rows of files and tables to a topic, each exactly once."""
+"""`pk spark-import`: imports the rows of files and tables into a topic, each exactly once."""

@@ -1,5 +1,5 @@
-"""Rows of a source as rows of records: the columns key, value, timestamp, headers and partition,
-made by expressions."""
+"""Converts the rows of a source to records: the columns key, value, timestamp, headers and
+partition, computed by expressions."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,8 @@ _WHOLE_ROW: Final = f'to_json(struct(*), map("ignoreNullFields", "false", {_TIME
 
 
 def records_of(rows: "DataFrame", options: ImportOptions) -> "DataFrame":
-    """The records of a source's rows. Raises OptionError for an expression that Spark refuses."""
+    """The records that the expressions make of a source's rows. Raises OptionError for an
+    expression that Spark refuses."""
     columns: list[str] = []
     if options.key is not None:
         columns.append(f"{_bytes(rows, '--key', options.key)} AS key")
@@ -56,7 +57,8 @@ def _type_of(rows: "DataFrame", option: str, text: str) -> "DataType":
 
 
 def _bytes(rows: "DataFrame", option: str, text: str) -> str:
-    """The expression as a string or bytes: one with fields as JSON, any other as its text."""
+    """An expression for a string or bytes: structs, maps and arrays as JSON, other types as their
+    text."""
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
     kind = _type_of(rows, option, text)
@@ -68,7 +70,7 @@ def _bytes(rows: "DataFrame", option: str, text: str) -> str:
 
 
 def _time(rows: "DataFrame", text: str) -> str:
-    """The expression as a timestamp: a whole number counts milliseconds since 1970."""
+    """An expression for a timestamp: a whole number counts milliseconds since 1970."""
     from pyspark.sql.types import IntegerType, LongType
 
     if isinstance(_type_of(rows, "--timestamp", text), (LongType, IntegerType)):

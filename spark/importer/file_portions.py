@@ -1,4 +1,4 @@
-"""The portions of files: each of Spark's partitions is a block of one file."""
+"""The portions of files: each of Spark's partitions is one block of a file."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """One of Spark's partitions: a block of a file, or a range of a table's keys."""
+    """The rows of one of Spark's partitions: a block of a file, or a range of a table's keys."""
 
     name: str
     file: str
     begin: int
     bytes: int
     stamp: str
-    """The current size and time of the file."""
+    """The current size and modification time of the file."""
 
 
 def partitions_of(frame: "DataFrame") -> list[Any]:
-    """Spark's partitions of a frame."""
+    """The partitions into which Spark divides a data frame."""
     java: Any = frame._jdf
     return list(java.queryExecution().toRdd().partitions())
 
 
 def file_portions(frame: "DataFrame") -> list[Portion]:
-    """The portions that each partition of a frame of files reads. Raises SparkFailed,
+    """The portions that the partitions of a data frame of files read. Raises SparkFailed,
     ImportRefused."""
     return [portion for each in partitions_of(frame) for portion in _file_portion(each)]
 

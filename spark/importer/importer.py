@@ -1,10 +1,10 @@
 """Imports files and tables into a topic with Spark: `pk spark-import`.
 
-Spark reads the source, computes the records, and its tasks seal them; the driver publishes what
-they sealed, together with markers that say which rows it was (pk.spark.importer.ledger). Spark runs
-a few portions of the source at a time (pk.spark.importer.portions), while the driver publishes
-those before. So neither memory nor a transaction grows with the source, and a run that is killed
-has at most the open transaction to lose, which the next run aborts.
+Spark reads the source and computes the records, and its tasks seal them. The driver publishes the
+sealed records together with markers that identify their rows (pk.spark.importer.ledger). Spark
+processes a few portions of the source at a time (pk.spark.importer.portions), while the driver
+publishes the previous ones. So neither memory nor transactions grow with the size of the source,
+and a run that is killed loses at most the open transaction, which the next run aborts.
 """
 
 import contextlib
@@ -49,13 +49,14 @@ if TYPE_CHECKING:
 __all__ = ["ImportOptions", "ImportProgress", "ImportSummary", "import_rows"]
 
 TRANSACTION_BYTES: Final = 64 << 20
-"""A transaction is committed when it reaches this size."""
+"""The size in bytes at which a transaction is committed."""
 
 _BLOCKS_A_CORE: Final = 2
-"""The number of whole blocks per core that Spark seals ahead of publishing."""
+"""The number of whole blocks per core that Spark seals before the driver has published the previous
+ones."""
 
 _PORTIONS_MAX: Final = 64
-"""The most portions of one job of Spark: small files are sealed together."""
+"""The largest number of portions in one Spark job: small files are sealed together."""
 
 
 def import_rows(
@@ -65,13 +66,13 @@ def import_rows(
     *,
     dry_run: bool = False,
 ) -> ImportSummary:
-    """Import what earlier runs of the same import have not. Blocks; calls `progress` from this
-    thread.
+    """Import the rows that earlier runs of the same import have not published. Blocks; calls
+    `progress` from this thread.
 
-    Uses the session `spark`; without it starts and ends its own. `dry_run` only finds out
-    what there is to do. Raises OptionError, ImportRefused, ImportOvertaken,
+    Uses the session `spark`; without it, starts a session of its own and ends it. `dry_run` only
+    reports the rows that are left. Raises OptionError, ImportRefused, ImportOvertaken,
     MarkerUnreadable, SparkMissing, SparkFailed, RowRefused, KafkaError, ClientError, ConfigError.
-    Records published until then stay, and count as done.
+    Records that were published before an error remain, and the next run continues after them.
     """
     options.check()
     require_pyspark()
@@ -90,7 +91,7 @@ def import_rows(
 
 def _launched(options: ImportOptions) -> OwnSpark:
     jars = [str(Path(jar).absolute()) for jar in options.jars]
-    # The driver has them on its class path; a cluster's executors get them.
+    # The driver has the jars on its class path; a cluster's executors must be sent them.
     conf = {"spark.jars": ",".join(jars)} if jars and options.where.on_cluster else {}
     return launch(cores=options.cores or cores(), conf=conf, jars=jars, where=options.where)
 
@@ -104,7 +105,7 @@ async def _topic_id(options: ImportOptions) -> str:
 
 
 class _Run:
-    """One run of an import, in a thread of its own."""
+    """One run of an import, which calls Spark from a background thread."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class _Run:
         self._records = 0
 
     def stop(self) -> None:
-        """Makes the run end soon."""
+        """Stop the run soon: end its Spark, or cancel its jobs."""
         self._stopped = True
         if self._own is not None:
             self._own.kill()
@@ -158,7 +159,8 @@ class _Run:
         }
 
     def _check_same(self, about: Mapping[str, Any] | None) -> None:
-        """Raises ImportRefused if the first run read or wrote something else."""
+        """Raise ImportRefused if the first run of the import had another source or other
+        settings."""
         if about is None:
             return
         if about["topic_id"] != self._topic_id:
@@ -267,8 +269,8 @@ class _Run:
     def _sealed(
         self, sealed: "DataFrame", waves: Sequence[Sequence[int]]
     ) -> Iterator[Iterable["SealedRows"]]:
-        """Yields the rows that tasks seal, a wave at a time; the next is sealed while this one is
-        published."""
+        """Yield the rows that tasks have sealed, one wave at a time; the next wave is sealed while
+        this one is published."""
         from concurrent.futures import ThreadPoolExecutor
 
         rdd = sealed.rdd
@@ -288,7 +290,8 @@ class _Run:
 
 
 def _cut(portions: Sequence[Portion], todo: Sequence[int], bytes_max: int) -> list[list[int]]:
-    """The portions to do in waves of at most `bytes_max` bytes, or one portion."""
+    """Divide the portions `todo` into waves of at most `bytes_max` bytes; a larger portion is a
+    wave of its own."""
     waves: list[list[int]] = []
     size = 0
     for number in todo:
@@ -301,7 +304,7 @@ def _cut(portions: Sequence[Portion], todo: Sequence[int], bytes_max: int) -> li
 
 
 def _check_unchanged(portions: Iterable[Portion], ledger: Ledger) -> None:
-    """Raises ImportRefused if a file of which rows were imported has changed."""
+    """Raise ImportRefused if a partly or fully imported file has changed."""
     for portion in portions:
         mark = ledger.marks.get(portion.name)
         if mark is not None and mark.stamp != portion.stamp:
@@ -335,8 +338,8 @@ def _shown(value: Any) -> str:
 
 
 def _bad_line(error: Exception, source: Source, portions: Sequence[Portion]) -> SparkFailed | None:
-    """The file and the line that a task could not read; None if the job failed for another
-    reason."""
+    """The error that names the file and the line that a task could not read; None if the job failed
+    for another reason."""
     from pk.spark.importer.read_lines import said_bad_line
 
     said = said_bad_line(str(error))

@@ -1,16 +1,16 @@
-"""Records the progress of an import as markers in the compacted topic `__pk_spark_commits`, and
-publishes more.
+"""Publishes the records of an import, and records its progress as markers in the compacted topic
+`__pk_spark_commits`.
 
-A marker says of one portion of the source (a block of a file, a range of a table's keys) how many
-of its rows are in the topic. It is written in the transaction that publishes those rows, so one is
-never there without the other; which task read the rows, in which run, with how many others, does
-not matter. Beside them a marker of the import as a whole says what its first run read and how, so
-that later runs read the same.
+The marker of a portion of the source (a block of a file, or a range of a table's keys) contains the
+number of its rows that are in the topic. It is written in the transaction that publishes those
+rows, so neither is ever visible without the other, regardless of which run and which tasks read the
+rows. Another marker, for the import as a whole, describes the source and the settings of its first
+run, so that later runs read the same.
 
-The order makes it exact, as in pk.spark.sink.commit: a run takes over the transactional id, which
-is made of the import's id, and only then reads the markers. From then on, no other run can publish
-under that id, so the markers in memory stay correct. If it is unknown whether a commit took place,
-the run does both again.
+As in pk.spark.sink.commit, the order of the steps makes the import exactly once: a run initializes
+the transactional id, which contains the import's id, and only then reads the markers. Other runs
+are fenced from then on, so the markers in memory stay correct. If the outcome of a commit is
+unknown, the run repeats both steps.
 """
 
 import json
@@ -47,22 +47,22 @@ class ImportOvertaken(SparkError):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How much of a portion is in the topic."""
+    """The number of a portion's rows that are in the topic, and facts about them."""
 
     rows: int
-    """Its first rows, in the order of the source."""
+    """How many of the portion's rows are in the topic, counted from its first row."""
 
     records: int
-    """The records made of them: expressions may make several of a row, or none."""
+    """The number of records made of these rows: expressions may make several of a row, or none."""
 
     done: bool
     stamp: str
-    """The size and time of the portion's file then."""
+    """The size and modification time of the portion's file when it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive rows of a portion, sealed by a task: those up to but not including row `end`."""
+    """Consecutive rows of a portion that a task sealed; they end with the row count of `mark`."""
 
     portion: str
     mark: Mark
@@ -74,7 +74,7 @@ class Ledger:
 
     def __init__(self, cluster: Cluster, options: SinkOptions, import_id: str) -> None:
         self.about: dict[str, Any] | None = None
-        """The first run's description of the import; None before it."""
+        """The description of the import by its first run; None before that run."""
 
         self.marks: dict[str, Mark] = {}
         self._cluster = cluster
@@ -90,15 +90,12 @@ class Ledger:
 
     @classmethod
     async def of(cls, options: SinkOptions, import_id: str) -> "Ledger":
-        """Raises ConfigError."""
+        """Create a ledger, with this process's connection to the cluster. Raises ConfigError."""
         kept = connections()
         return cls(await kept.cluster(options.bootstrap, options.config), options, import_id)
 
     async def take_over(self) -> None:
-        """Becomes the one run that may publish, then reads the markers.
-
-        Raises MarkerUnreadable, KafkaError, ClientError.
-        """
+        """Fence earlier runs, and then read the markers."""
         config = replace(self._options.config, transactional_id=f"pk-spark-{self._name}")
         if "transaction.timeout.ms" not in self._options.client:
             config = replace(config, transaction_timeout_ms=_TIMEOUT_MS)
@@ -108,7 +105,7 @@ class Ledger:
         await self._read(IsolationLevel.READ_UNCOMMITTED)
 
     async def look(self) -> None:
-        """Reads the markers, and disturbs no run. Raises MarkerUnreadable, KafkaError,
+        """Read the markers without fencing another run. Raises MarkerUnreadable, KafkaError,
         ClientError."""
         await self._read(IsolationLevel.READ_COMMITTED)
 
@@ -127,10 +124,10 @@ class Ledger:
                 self.marks[key[len(prefix) :].decode()] = Mark(**json.loads(value))
 
     async def publish(self, pieces: Sequence[Piece], about: Mapping[str, Any] | None) -> None:
-        """Publishes the pieces with their marks, and `about` if it has changed, in one transaction.
+        """Publish the pieces with their marks, and `about` if it has changed, in one transaction.
 
-        Leaves out pieces that turn out to be published. Raises ImportOvertaken, MarkerUnreadable,
-        StagingFailed, KafkaError, ClientError.
+        Skips pieces that turn out to be published already. Raises ImportOvertaken,
+        MarkerUnreadable, StagingFailed, KafkaError, ClientError.
         """
         for attempt in range(_ATTEMPTS):
             try:
@@ -163,7 +160,7 @@ class Ledger:
         if not transactions.open:
             await transactions.begin()
         if self._publisher is None or self._epoch != self._identity.producer_epoch:
-            # Sequence numbers begin again with a new epoch, and only with one.
+            # Sequence numbers restart with a new epoch, and only then.
             self._epoch = self._identity.producer_epoch
             self._publisher = Publisher(
                 self._cluster, self._options.config, self._identity, transactions

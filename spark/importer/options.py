@@ -15,7 +15,7 @@ from pk.spark.text.text_options import PACKED, text_options
 FORMATS: Final = ("parquet", "csv", "json", "delta", "iceberg", "jdbc")
 TEXT: Final = ("csv", "json")
 BLOCK_BYTES: Final = 32 << 20
-"""How much of a file one task reads, in bytes."""
+"""The size in bytes of the part of a file that one task reads."""
 
 _BY_SUFFIX: Final = {
     ".parquet": "parquet",
@@ -28,7 +28,8 @@ _BY_SUFFIX: Final = {
 
 
 class ImportRefused(SparkError):
-    """An earlier run of the same import read something else; nothing was published."""
+    """An earlier run of the same import had another source or other settings; nothing was
+    published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class ImportOptions:
 
     `source` is a path, a URL or, for `jdbc`, the database's URL. `key`, `value`, `timestamp`,
     `partition` and the values of `headers` are expressions of Spark's SQL over the columns of the
-    source. `client` has producer configs by Kafka's names, `read` has options of Spark's reader.
+    source. `client` has producer configs under Kafka's names, `read` has options of Spark's reader.
     """
 
     bootstrap: str
@@ -47,14 +48,14 @@ class ImportOptions:
     client: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
     value: str | None = None
-    """None means a JSON object of all columns."""
+    """The expression for values; None means a JSON object of all columns."""
 
     timestamp: str | None = None
     partition: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     import_id: str | None = None
-    """None means an id made of the topic and the source, so that the same command continues the
-    import."""
+    """The id of the import; None means an id made of the topic and the source, so that the same
+    command continues the import."""
 
     schema: str | None = None
     """The columns of CSV and JSON (DDL)."""
@@ -64,22 +65,23 @@ class ImportOptions:
     """The table of a database, or a query in parentheses with a name."""
 
     order_by: str | None = None
-    """The unique whole-number column that says which rows of the table are which."""
+    """The unique whole-number column by which the rows of the table are divided and identified."""
 
     jars: tuple[str, ...] = ()
-    """Jars with the driver of the database."""
+    """Jars with the database's JDBC driver."""
 
     cores: int | None = None
     where: Where = HERE
-    """The Spark for the tasks. On a cluster they must reach the source, and share `staging` with
-    this process."""
+    """The Spark that runs the tasks. On a cluster, the tasks must be able to read the source, and
+    must share `staging` with this process."""
 
     block_bytes: int = BLOCK_BYTES
     staging: str | None = None
 
     @property
     def kind(self) -> str:
-        """The format. Raises OptionError if it is not given and cannot be seen."""
+        """The format of the source. Raises OptionError if the format is not given and the name of
+        the source does not show it."""
         if self.format is not None:
             return self.format
         if self.source.startswith("jdbc:"):
@@ -101,7 +103,7 @@ class ImportOptions:
 
     @property
     def sink(self) -> SinkOptions:
-        """How records are published."""
+        """The options for publishing records."""
         return SinkOptions(self.bootstrap, self.client, self.topic, staging=self.staging)
 
     def id(self, topic_id: str) -> str:
@@ -125,12 +127,12 @@ class ImportOptions:
             "headers": [list(header) for header in self.headers],
             "read": {name: self.read[name] for name in sorted(self.read) if not _is_secret(name)},
             "block_bytes": self.block_bytes,
-            # The division of rows into blocks; the first versions of pk read text differently.
+            # How rows are divided into blocks. The first versions of pk read text differently.
             "text": 2 if self.kind in TEXT else None,
         }
 
     def check(self) -> None:
-        """Raises OptionError, ConfigError for invalid values and combinations."""
+        """Raise OptionError or ConfigError for invalid values and combinations."""
         if self.where.remote is not None:
             raise OptionError(
                 "an import cannot run on a Spark Connect server, which does not show how it "
@@ -189,7 +191,8 @@ def _format_of_file(path: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ImportProgress:
-    """The progress of an import. `bytes` counts bytes read of the source; for a database, keys."""
+    """The progress of an import. `bytes` counts the bytes of the source that were read; for a
+    database, it counts keys."""
 
     stage: Literal["starting", "planning", "importing", "finishing"]
     records: int = 0
@@ -199,7 +202,7 @@ class ImportProgress:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """A file of the source, and how much of it earlier runs imported."""
+    """A file of the source, and how much of it earlier runs have imported."""
 
     name: str
     bytes: int
@@ -217,7 +220,7 @@ class ImportSummary:
     topic_id: str
     records: int
     records_before: int
-    """Records of earlier runs of the same import."""
+    """The number of records that earlier runs of the same import published."""
 
     files: tuple[FilePlan, ...]
     elapsed_ms: int

@@ -1,13 +1,13 @@
-"""The source of an import, divided into portions that are the same in every run.
+"""Divides the source of an import into portions that are the same in every run.
 
-Spark cuts files into pieces by itself, by the number of cores by default. With the settings here
-each of its partitions is one block of one file, and blocks begin at multiples of the block's size.
-The rows of a block come in the order of the file. So a file, a block and a number of rows say
-exactly which rows are meant, regardless of earlier runs. A database has no such order of its own;
-there a portion is a range of a column that is unique.
+By default Spark divides files into partitions according to the number of cores. With the settings
+here, each partition is one block of one file, and blocks begin at multiples of the block size. The
+rows of a block come in the order of the file. So a file, a block and a number of rows identify the
+rows exactly, in every run. A database has no such order; its portions are ranges of a unique
+column.
 
-Tables of Delta and Iceberg are lists of parquet files, which deltalake and pyiceberg read. An
-import reads the version of the table that its first run saw.
+Tables of Delta and Iceberg are lists of parquet files, which deltalake and pyiceberg read. Every
+run of an import reads the version of the table that the first run read.
 """
 
 import json
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KEYS_A_PORTION: Final = 50_000
-"""About how many rows of a database one task reads."""
+"""The approximate number of a database's rows that one task reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows, and the properties that later runs must find again."""
+    """The rows of an import, and the facts that later runs must reproduce."""
 
     frame: "DataFrame"
     facts: Mapping[str, Any]
     options: ImportOptions
-    """The options, with expressions over the columns of `frame`."""
+    """The options, with their expressions in terms of the columns of `frame`."""
 
     ranges: tuple[tuple[int, int], ...] = ()
     """The ranges of keys of a database, one for each partition."""
 
     lines_before: Callable[[int], int] = lambda number: 0
-    """How many lines of its file are before a portion, for a line that its task counts from
-    there."""
+    """The number of lines of its file that are before a portion, for tasks that count lines from
+    the start of the portion."""
 
 
 def open_source(
@@ -53,8 +53,8 @@ def open_source(
     before: Mapping[str, Any] | None,
     done: Callable[[Portion], bool],
 ) -> Source:
-    """The rows of the source; `before` has the facts of the first run, `done` says whether earlier
-    runs imported all of a portion. Raises OptionError, SparkFailed."""
+    """Open the source. `before` has the facts of the first run; `done` returns whether earlier runs
+    imported all of a portion. Raises OptionError, SparkFailed."""
     if options.kind == "jdbc":
         return _database(spark, options, before)
     for name in ("maxPartitionBytes", "openCostInBytes"):
@@ -95,7 +95,7 @@ def _empty(spark: "SparkSession", facts: Mapping[str, Any]) -> "DataFrame":
 def _database(
     spark: "SparkSession", options: ImportOptions, before: Mapping[str, Any] | None
 ) -> Source:
-    """A table in ranges of its key. Later runs add ranges above those of the runs before."""
+    """Read a table in ranges of its key. Later runs add ranges above those of earlier runs."""
     from pyspark.sql import functions
 
     table, column = options.table, options.order_by
@@ -133,7 +133,7 @@ def _database(
 
 
 def _said(error: Exception) -> str:
-    """The error of a database's driver; if there is no driver, how to name one."""
+    """The error of the database's driver; if the driver is missing, how to name one."""
     if has_no_driver(error):
         return f"{NO_DRIVER}; give its JDBC driver's jar with --jars"
     text = str(error)
@@ -142,14 +142,14 @@ def _said(error: Exception) -> str:
 
 
 def _quoted(spark: "SparkSession", url: str, column: str) -> str:
-    """A column's name as Spark quotes it for this database."""
+    """A column's name, quoted as the database's dialect in Spark quotes it."""
     jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - the only way to Spark's dialects
     return str(jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(url).quoteIdentifier(column))
 
 
 def portions_of(source: Source, frame: "DataFrame") -> list[Portion]:
-    """The rows that each of Spark's partitions reads. `frame` has been made of the source's. Raises
-    SparkFailed, ImportRefused."""
+    """The portion that each of Spark's partitions reads. `frame` is derived from the source's data
+    frame. Raises SparkFailed, ImportRefused."""
     if not source.ranges:
         return file_portions(frame)
     if len(partitions_of(frame)) != len(source.ranges):

@@ -1,7 +1,7 @@
-"""The part of an import of text that runs in Spark's Python workers: lines become rows.
+"""Converts lines of text to rows, in Spark's Python workers.
 
-A task reads one portion of a file as lines of bytes. An unreadable line ends it with BadLine,
-whose message carries portion, line and reason through Spark to the driver.
+A task reads one portion of a file as lines of bytes. An unreadable line makes the task fail with
+BadLine, whose message carries the portion, the line and the reason through Spark to the driver.
 """
 
 import re
@@ -29,22 +29,22 @@ from pk.spark.text.json_reader import Field, JsonReader, load_all
 from pk.spark.text.lines import json_lines, without_bom
 
 LINE: Final = "_pk_line"
-"""The column that has a JSON line as it is."""
+"""The column with the unchanged JSON line."""
 
 _MARK: Final = "pk-bad-line"
 _SAID: Final = re.compile(rf"{_MARK}:(\d+):(\d+):(.*?):{_MARK}", re.DOTALL)
 
 
 class BadLine(SparkError):
-    """A line is not what the format has."""
+    """A line that is not valid in its format."""
 
     def __init__(self, portion: int, line: int, reason: str) -> None:
         super().__init__(f"{_MARK}:{portion}:{line}:{reason}:{_MARK}")
 
 
 def said_bad_line(message: str) -> tuple[int, int, str] | None:
-    """The portion, the line in it (of CSV, in the file) and the reason that a failed job names;
-    None if it failed for another reason."""
+    """Parse the message of a failed job: the portion, the line in the portion (for CSV, in the
+    file) and the reason. None if the job failed for another reason."""
     found = _SAID.search(message)
     return None if found is None else (int(found[1]), int(found[2]), found[3])
 
@@ -57,20 +57,20 @@ def _portion() -> int:
 
 @dataclass(frozen=True)
 class ReadJson:
-    """A function for `mapInArrow`: lines → the columns `fields`, and with `whole` each line as it
-    is."""
+    """A function for `mapInArrow` that converts lines to the columns `fields`; with `whole`, it
+    also returns each line unchanged."""
 
     fields: tuple[Field, ...]
     zone: str
     whole: bool
 
     def check(self) -> None:
-        """Raises OptionError for a type that JSON lacks."""
+        """Raise OptionError for a type that JSON lacks."""
         JsonReader(self.fields, self.zone)
 
     @property
     def schema(self) -> t.StructType:
-        """The columns that it makes."""
+        """The columns of the result, without those of directories."""
         columns = [t.StructField(each.name, each.type) for each in self.fields]
         line = [t.StructField(LINE, t.BinaryType())] if self.whole else []
         return t.StructType([*columns, *line])
@@ -91,13 +91,14 @@ class ReadJson:
             line = [kept] if self.whole else []
             names = [*self.schema.names, *batch.schema.names[1:]]
             made = pa.RecordBatch.from_arrays([*columns, *line, *batch.columns[1:]], names)
-            # Nulls here were empty lines.
+            # A null is an empty line.
             yield made if not kept.null_count else made.filter(kept.is_valid())
 
 
 @dataclass(frozen=True)
 class FindFields:
-    """A function for `mapInArrow`: lines → what `infer` finds in them, pickled."""
+    """A function for `mapInArrow` that yields, pickled, the fields that `infer` finds in the
+    lines."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
@@ -109,37 +110,37 @@ class FindFields:
 
 
 class CsvPortion(NamedTuple):
-    """The portion that a task reads, as the task needs to know it."""
+    """What a task needs to know about the portion that it reads."""
 
     dialect: Dialect
     crlf: bool
     skipped: int
-    """How many of its first lines belong to the header, or to a row that the portion before
-    began."""
+    """How many of its first lines belong to the header, or to a row that began in an earlier
+    portion."""
 
     line: int
-    """The number of its first line in the file."""
+    """The number of its first line, counted in the file."""
 
     rest: tuple[bytes, ...] = ()
-    """The lines of following portions that complete its last row."""
+    """The lines of later portions that complete its last row."""
 
 
 @dataclass(frozen=True)
 class ReadCsv:
-    """A function for `mapInArrow`: lines → columns."""
+    """A function for `mapInArrow` that converts lines to columns."""
 
     columns: t.StructType
     portions: Mapping[int, CsvPortion]
     zone: str
 
     def check(self) -> None:
-        """Raises OptionError for a type that CSV has no text for."""
+        """Raise OptionError for a type that CSV lacks."""
         CsvColumns(self.columns, self.zone)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = _portion()
         if number not in self.portions:
-            return  # the file is empty, or imported
+            return  # the file is empty, or already imported
         portion = self.portions[number]
         columns = CsvColumns(self.columns, self.zone)
         line = portion.line + portion.skipped
@@ -168,7 +169,7 @@ class ReadCsv:
 
 @dataclass(frozen=True)
 class CountLines:
-    """A function for `mapInArrow`: lines → how many there are, and their quotes."""
+    """A function for `mapInArrow` that counts the lines and the quotes."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -178,7 +179,7 @@ class CountLines:
 
 
 def first_row_of(lines: Iterable[bytes], dialect: Dialect) -> FirstRow | BadCsv | None:
-    """The first row of a file, or its error."""
+    """The first row of a file, or the error in it; None if the file has no row."""
     try:
         return first_row(lines, dialect)
     except BadCsv as e:
@@ -186,8 +187,8 @@ def first_row_of(lines: Iterable[bytes], dialect: Dialect) -> FirstRow | BadCsv 
 
 
 def begun_row(lines: Iterable[bytes]) -> tuple[list[bytes], bool]:
-    """The lines that complete a row which begins before them, inside of quotes, and whether they
-    do."""
+    """The lines that complete a row which began inside quotes before them, and whether the row ends
+    in them."""
     found: list[bytes] = []
     size = 0
     for line in lines:

@@ -1,5 +1,4 @@
-"""The part of an import that runs in Spark's Python workers: seals the rows of a portion, and has
-no effect outside."""
+"""Seals the rows of a portion, in Spark's Python workers. Sealing has no effect on the topic."""
 
 import pickle
 import uuid
@@ -21,7 +20,8 @@ _OUT: Final = pa.schema([pa.field("piece", pa.binary())])
 
 
 class SealedRows(NamedTuple):
-    """Rows of a portion from `begin` to `end`; `last` means that the portion has no more."""
+    """Sealed rows of a portion, from `begin` up to but not including `end`; `last` means that they
+    are the last of the portion."""
 
     portion: int
     begin: int
@@ -32,20 +32,20 @@ class SealedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class SealPortions:
-    """A function for `mapInArrow`. A task reads one portion, whose number is that of its
-    partition."""
+    """A function for `mapInArrow` that seals rows. A task reads one portion, whose number is the
+    number of the task's partition."""
 
     options: SinkOptions
     import_id: str
     skip: Mapping[int, int]
-    """Number of a portion → its rows that are published already."""
+    """Portion number → the number of its first rows that are already published."""
 
     whole: bool
-    """Whether the rows of a portion must be published together."""
+    """Whether all rows of a portion must be published together."""
 
     timestamps: bool
     at_once: int
-    """How many tasks hand over what they sealed together."""
+    """The number of tasks whose results the driver receives together."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -65,8 +65,8 @@ class SealPortions:
         limit: int,
         partitions_of: Callable[[str], int],
     ) -> Iterator[SealedRows]:
-        """The sealed rows of a portion, without those to skip. At most `limit` bytes of each stay
-        in the message.
+        """Seal the rows of a portion, except those to skip. The first message has at most `limit`
+        bytes and each following one at most half of the limit before; the rest is staged.
 
         Raises RowRefused, StagingFailed, KafkaError.
         """
@@ -112,7 +112,7 @@ class SealPortions:
             sealed,
             limit=limit,
             place=self.options.staging,
-            # A folder of its own, which goes when these rows are published.
+            # A folder of its own, which is removed once these rows are published.
             name=f"import-{self.import_id}-{uuid.uuid4()}/{number}/rows",
             query_id=None,
         )

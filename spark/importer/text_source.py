@@ -1,13 +1,13 @@
-"""Text of an import, CSV and JSON lines, as rows.
+"""Reads CSV and JSON lines as the rows of an import.
 
-Spark finds the files, unpacks them and cuts them into blocks of whole lines; pk reads the lines,
-because Spark's own readers of CSV and JSON alter values that they do not understand. A row of CSV
-may span lines and so blocks. If a file has several blocks, the driver therefore first has the
-quotes of each counted: a block begins inside a row if the number of quotes before it is odd. The
-lines that complete the row then go to the task that reads its beginning.
+Spark lists the files, decompresses them and divides them into blocks of whole lines. pk parses the
+lines, because Spark's own readers of CSV and JSON alter values that they do not understand. A CSV
+row may span several lines, and therefore blocks. If a file has several blocks, a Spark job first
+counts the quotes of each: a block begins inside a row if the number of quotes before it is odd. The
+lines that complete the row are then sent to the task that reads its beginning.
 
-An expression that only names a field of JSON gets the field's text, or its JSON, without a type in
-between. Fields in other expressions have types: those of the schema, or those found in all lines.
+An expression that only names a JSON field gets the field's text or its JSON, unchanged. Fields in
+other expressions have types: those of the schema, or those inferred from all lines.
 """
 
 import json
@@ -30,20 +30,21 @@ if TYPE_CHECKING:
     from pk.spark.text.json_inference import Found
 
 _LOOKED_AT: Final = 10_000
-"""The number of lines in which a name is looked for before all are."""
+"""The number of lines that are searched for a field name before all lines are searched."""
 
 
 @dataclass(frozen=True)
 class TextRows:
-    """The rows, and what later runs must find again."""
+    """The rows of text files, and the facts that later runs must reproduce."""
 
     frame: "DataFrame"
     facts: Mapping[str, Any]
     options: ImportOptions
-    """The options with expressions over the columns of `frame`."""
+    """The options, with their expressions in terms of the columns of `frame`."""
 
     lines_before: Callable[[int], int]
-    """How many lines of its file are before a portion, if the task does not know it."""
+    """Returns the number of lines of its file that are before a portion, for tasks that do not know
+    it."""
 
 
 def open_text(
@@ -52,14 +53,14 @@ def open_text(
     facts: Mapping[str, Any],
     done: Callable[[Portion], bool],
 ) -> TextRows:
-    """The rows of files of text. `done` says whether earlier runs imported all of a portion. Raises
+    """Open text files. `done` returns whether earlier runs imported all of a portion. Raises
     OptionError, SparkFailed."""
     listing, own = text_options(options.kind, options.read)
-    # Or the directory hour=05 would be the number 5.
+    # Otherwise the value of the directory hour=05 would be the number 5.
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     reader = spark.read.format("text").options(lineSep="\n", **listing)
     files = reader.load(options.place)
-    # Values in the names of directories, as in date=2026-01-31, are columns of each row, too.
+    # The values in directory names, such as date=2026-01-31, are also columns of each row.
     folders = [f"`{name}`" for name in files.columns if name != "value"]
     lines = files.selectExpr("CAST(value AS BINARY) AS line", *folders)
     text = _Text(spark, options, lines, file_portions(lines), done)
@@ -87,23 +88,24 @@ class _Text:
             for name, numbers in files.items()
             if not all(done(portions[n]) for n in numbers)
         }
-        """The numbers of each file's portions in order, for files with work left."""
+        """File → the numbers of its portions, in order; only files that are not imported
+        completely."""
 
         self._folders = lines.schema.fields[1:]
         self._zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
-    # the jobs over the lines
+    # jobs over the lines
 
     def _run(
         self, frame: "DataFrame", run: Callable[[Iterable[Any]], Any], numbers: Sequence[int]
     ) -> list[Any]:
-        """The results of a function for the rows of each portion."""
+        """Apply a function to the rows of each portion, and return the results."""
         if not numbers:
             return []
         return self._spark.sparkContext.runJob(frame.rdd, lambda rows: [run(rows)], list(numbers))
 
     def _counts(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
-        """The number of lines and of quotes in each portion."""
+        """Count the lines and the quotes of each portion."""
         from pk.spark.importer.read_lines import CountLines
 
         task = CountLines()
@@ -116,14 +118,14 @@ class _Text:
         return self._run(counts, add, numbers)
 
     def lines_before(self, number: int) -> int:
-        """How many lines of its file are before a portion."""
+        """The number of lines of its file that are before a portion."""
         numbers = self._files[self._portions[number].file]
         return sum(lines for lines, _ in self._counts(numbers[: numbers.index(number)]))
 
     # CSV
 
     def csv(self, own: Mapping[str, str], facts: Mapping[str, Any]) -> TextRows:
-        """Raises OptionError, SparkFailed."""
+        """The rows of CSV files. Raises OptionError, SparkFailed."""
         from pyspark.sql.types import StructType
 
         from pk.spark.importer.read_lines import ReadCsv
@@ -141,7 +143,7 @@ class _Text:
         for name, numbers in self._files.items():
             first = firsts[name]
             if first is None:
-                continue  # it is empty
+                continue  # the file is empty
             columns = checked_columns(name, first, columns, header=header)
             for each, start in self._starts(numbers, dialects[name], first, header):
                 starts[each] = start
@@ -178,7 +180,7 @@ class _Text:
     def _starts(
         self, numbers: Sequence[int], dialect: "Dialect", first: Any, header: bool
     ) -> Iterable[tuple[int, Any]]:
-        """How each portion of a file begins."""
+        """Determine how each portion of a file begins."""
         from pk.spark.importer.read_lines import CsvPortion, begun_row
 
         skipped = first.lines if header else 0
@@ -209,7 +211,7 @@ class _Text:
                     break
             head, ends = heads.get(at, ([], True))
             skip = skipped if at == 0 else len(head)
-            # A portion without an end of the row belongs to the row whole.
+            # A portion in which no row ends belongs completely to an earlier portion's row.
             start = CsvPortion(dialect, first.crlf, skip, line[at], tuple(rest) if ends else ())
             made.append((number, start))
         return made
@@ -217,7 +219,7 @@ class _Text:
     # JSON lines
 
     def json(self, facts: Mapping[str, Any]) -> TextRows:
-        """Raises OptionError."""
+        """The rows of files of JSON lines. Raises OptionError."""
         from pyspark.sql.types import StringType, StructField, StructType
 
         from pk.spark.importer.read_lines import LINE, ReadJson
@@ -259,7 +261,7 @@ class _Text:
         )
 
     def _found(self, limit: int | None = None) -> "Found":
-        """The fields found in the lines; with `limit`, the first of them."""
+        """Infer the fields from the lines; with `limit`, only from the first ones."""
         from pk.spark.importer.read_lines import FindFields
         from pk.spark.text.json_inference import Found
 
@@ -271,7 +273,7 @@ class _Text:
         return whole
 
     def _check_names(self, named: "_Named") -> None:
-        """Raises OptionError if no line has what an expression names."""
+        """Raise OptionError if no line has a field that an expression names."""
         if not named.alone:
             return
         found = self._found(_LOOKED_AT)
@@ -288,21 +290,22 @@ class _Text:
 
 
 class _Named:
-    """The columns that the expressions of an import name."""
+    """The field names in the expressions of an import."""
 
     def __init__(
         self, spark: "SparkSession", options: ImportOptions, columns: Sequence[str]
     ) -> None:
-        """`columns` are those that rows have in addition to the lines' own."""
+        """`columns` are the columns that rows have in addition to the fields of the lines."""
         self._options = options
         self._columns = {name.lower() for name in columns}
         session: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage] - Spark's parser
         self._parser = session.sessionState().sqlParser()
         self.alone: dict[tuple[str, ...], tuple[str, str]] = {}
-        """For each path, the option whose expression is just a field's name, and the expression."""
+        """Path → the option whose expression consists only of that field's name, and the
+        expression."""
 
         self.computed: set[str] = set()
-        """The fields, in small letters, that other expressions name."""
+        """The names, in lower case, of fields that other expressions use."""
 
         self._paths: dict[str, tuple[str, ...]] = {}
         for option, text in (
@@ -321,7 +324,7 @@ class _Named:
         if "*" in self.computed:
             if options.value is None:
                 raise OptionError("without --value, no other expression can use *: name the fields")
-            # It is to have the fields alone.
+            # With *, the rows must have only fields, and no extra columns.
             self.computed |= {path[0].lower() for path in self.alone}
             self.alone.clear()
             self._paths.clear()
@@ -356,7 +359,7 @@ class _Named:
             self._names(children.apply(number))
 
     def with_columns(self, columns: Mapping[tuple[str, ...], str]) -> ImportOptions:
-        """The options, with columns in place of expressions that are only a field's name."""
+        """The options, with columns in place of the expressions that are only a field's name."""
 
         def of(text: str | None) -> str | None:
             return columns[self._paths[text]] if text in self._paths else text

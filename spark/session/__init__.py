@@ -1,1 +1,2 @@
-"""A Spark of pk's own: its start, its Python processes, and what a cluster's workers need of pk."""
+"""pk's own Spark sessions: starting them, their Python processes, and the packages that a cluster's
+workers need."""

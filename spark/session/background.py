@@ -1,8 +1,7 @@
-"""Runs what calls Spark in a thread of its own, while the main thread reports progress and handles
-Ctrl-C.
+"""Calls Spark from a background thread, while the main thread reports progress and handles Ctrl-C.
 
-A KeyboardInterrupt inside py4j leaves tracebacks and may be lost. So Ctrl-C is only recorded while
-the thread runs, and handled between two checks of it.
+A KeyboardInterrupt inside py4j leaves tracebacks and may be lost. So while the thread runs, Ctrl-C
+is only recorded, and the main thread handles it between two checks of the thread.
 """
 
 import threading
@@ -19,10 +18,10 @@ _POLL_S: Final = 0.1
 def in_background(
     work: Callable[[], T], *, tick: Callable[[], None], stop: Callable[[], None], name: str
 ) -> T:
-    """Runs `work` in a thread named `name` and returns its result; calls `tick` ten times a second.
+    """Run `work` in a thread named `name` and return its result; call `tick` ten times a second.
 
     If `tick` or Ctrl-C raises, calls `stop`, which must make `work` end, and waits for it. Raises
-    what `work` raises, and KeyboardInterrupt.
+    the exceptions of `work` and `tick`, and KeyboardInterrupt.
     """
     results: list[T] = []
     failure: list[BaseException] = []

@@ -1,9 +1,10 @@
-"""The folder of a session: its log, the state and shuffles of Spark, what Java unpacks.
+"""The temporary folder of a session: its log, Spark's state and shuffle files, and files that Java
+unpacks.
 
-A session that is killed cannot remove it, and a pipeline that is killed each night would fill the
-disk. So the session's processes hold a lock in it, and the next session removes the folders whose
-lock no process holds. All processes of a session inherit the lock, because a JVM may outlive its
-driver for a moment.
+A session that is killed cannot remove its folder, and a pipeline that is killed every night would
+fill the disk. So the session's processes hold a lock on a file in the folder, and the next session
+removes the folders whose lock is free. All processes of a session inherit the lock, because a JVM
+may outlive its driver for a moment.
 """
 
 import fcntl
@@ -18,19 +19,20 @@ _LOCK: Final = "lock"
 
 
 class SessionFolder:
-    """A new folder among the temporary files, which only this user may enter. Raises OSError."""
+    """A new temporary folder that only this user can access. Raises OSError."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         new = self.path / f"{_LOCK}.new"
         self.lock = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        """The descriptor that the session's processes inherit."""
+        """The descriptor of the lock, which the session's processes inherit."""
 
         fcntl.flock(self.lock, fcntl.LOCK_EX)
-        new.rename(self.path / _LOCK)  # visible when it is held: never taken for abandoned
+        # The lock file appears only once it is locked, so the folder never looks abandoned.
+        new.rename(self.path / _LOCK)
 
     def close(self) -> None:
-        """Removes the folder. Idempotent."""
+        """Remove the folder. Idempotent."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self.lock >= 0:
             os.close(self.lock)
@@ -38,24 +40,25 @@ class SessionFolder:
 
 
 def remove_abandoned() -> None:
-    """Removes this user's folders of sessions that were killed."""
+    """Remove the folders that this user's killed sessions left."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
         try:
             lock = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            continue  # another user's, or it is being removed
+            continue  # it is another user's, or is being removed
         try:
             if os.fstat(lock).st_uid == os.geteuid():
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(path.parent)
         except OSError:
-            continue  # its session runs, or another removes it now
+            continue  # its session runs, or another session is removing it
         finally:
             os.close(lock)
 
 
 def _remove(folder: Path) -> None:
-    """The lock last: a kill in here leaves the rest to the next session."""
+    """Remove a folder, the lock file last: if this process is killed, the next session removes the
+    rest."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,8 +1,10 @@
-"""The program that Spark starts as Python in pk's sessions: asks the fork server for a process.
+"""The program that Spark starts as Python in pk's sessions. It requests a process from the fork
+server.
 
-Runs by its path, with nothing but Python's own modules, because it must be quick: SOCKET PYTHON
-ARGUMENTS. It lives as long as the process that it requested, passes SIGTERM on to it, and exits
-with its status. If the server is gone or does not handle a request, PYTHON itself runs it.
+It runs as a script and imports only modules of the standard library, because it must start quickly.
+Its arguments are SOCKET PYTHON ARGUMENTS. It runs as long as the requested process, passes SIGTERM
+on to it, and exits with its status. If the server is gone or does not support the request, this
+process executes PYTHON instead.
 """
 
 import array
@@ -14,16 +16,18 @@ import struct
 import sys
 
 STATUS = struct.Struct("<i")
-"""A process id, then how the process ended: its exit code, or minus a signal."""
+"""The server's messages: first the process id, then the exit code, or the negative number of the
+signal that ended the process."""
 
 SIZE = struct.Struct("<I")
 
 
 def main(path: str, python: str, arguments: list[str]) -> int:
-    """The exit code. Does not return where PYTHON takes over."""
+    """Request a process, and return its exit code. Does not return if this process executes
+    PYTHON."""
     asked = socket.socket(socket.AF_UNIX)
     found: bytes = b""
-    # Hold SIGTERM from here on, until the process that must receive it is known.
+    # Block SIGTERM until the process that must receive it is known.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     if arguments[:1] == ["-m"]:
         found = _ask(asked, path, arguments)
@@ -39,7 +43,7 @@ def main(path: str, python: str, arguments: list[str]) -> int:
 
 
 def _ask(asked: socket.socket, path: str, arguments: list[str]) -> bytes:
-    """The process id as the server sends it; less if there is no server."""
+    """Send the request. Returns the encoded process id, or fewer bytes if there is no server."""
     request = {"arguments": arguments, "folder": os.getcwd(), "environ": dict(os.environ)}
     encoded = json.dumps(request).encode()
     streams = array.array("i", (0, 1, 2)).tobytes()

@@ -1,10 +1,11 @@
-"""Starts the Python processes of a Spark by forking one that has imported everything.
+"""Starts Spark's Python processes by forking a process that has already imported the modules.
 
-Spark starts a Python for each kind of work: one that looks for data sources, one that creates them,
-one that plans, one that follows a stream, one that commits, one that forks workers. Each would
-import pyspark, pyarrow, numpy, trio and pk by itself, most of them one after another, 0.7 s of CPU
-each: most of what a stream's first batch takes. So a session starts this process alongside its JVM,
-and names a script as Spark's Python that asks this one for a fork (pk.spark.session.fork_client).
+Spark starts a Python process for each kind of work: finding data sources, creating them, planning,
+reading a stream's offsets, committing, and forking workers. Each would import pyspark, pyarrow,
+numpy, trio and pk by itself, which takes 0.7 s of CPU, and most of them start one after another:
+together, most of the time of a stream's first batch. So a session starts this process along with
+its JVM, and configures as Spark's Python a script that requests a fork from this process
+(pk.spark.session.fork_client).
 
 Linux only: on macOS the system's libraries do not survive a fork.
 """
@@ -51,23 +52,25 @@ _WARM: Final = (
     "pyspark.sql.worker.write_into_data_source",
     "pyspark.worker",
 )
-"""Not those that Spark runs as a program: they must not be imported before."""
+"""Modules that are imported before the first fork. Modules that Spark runs as programs are absent,
+because they must not be imported before they run."""
 
 _WARM_LATER: Final = "pandas"
-"""Arrow imports it in tasks that write; too long to let those wait that look for a data source."""
+"""Arrow imports it in tasks that write. The import is too slow for the processes that look for data
+sources to wait for it."""
 
 _ENDS_WITHIN_S: Final = 10
 
 
 class ForkServer:
-    """The server's process and the script that asks it. Files are in `folder`, which only this user
-    may enter."""
+    """The fork server's process, and the script that sends it requests. Their files are in
+    `folder`, which only this user can access."""
 
     def __init__(
         self, folder: Path, environ: Mapping[str, str], inherited: Sequence[int] = ()
     ) -> None:
-        """Returns while the server imports; it and its forks inherit the descriptors `inherited`.
-        Raises OSError."""
+        """Start the server, and return while it imports. It and its forks inherit the descriptors
+        `inherited`. Raises OSError."""
         path = folder / "forks"
         self.python = folder / "python"
         words = {"python": sys.executable, "client": _CLIENT, "socket": str(path)}
@@ -75,7 +78,8 @@ class ForkServer:
         self.python.write_text(_SCRIPT.format(**quoted))
         self.python.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listener, (folder / "forks.log").open("wb") as log:
-            # Listen now: a caller that connects during the server's imports waits for it.
+            # Listen before the server starts: a client that connects during the server's imports
+            # then waits.
             listener.bind(str(path))
             listener.listen(128)
             number = listener.fileno()
@@ -91,7 +95,7 @@ class ForkServer:
             )
 
     def close(self) -> None:
-        """Ends the server. Its forks end with Spark."""
+        """Stop the server. Its forks end together with Spark."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -102,7 +106,7 @@ class ForkServer:
 
 
 def can_fork(folder: Path) -> bool:
-    """Whether a server works here: on Linux, with a shell, with pk in files, and where scripts in
+    """Whether a fork server works here: on Linux, with a shell, with pk in files, and if scripts in
     `folder` may be executed."""
     if sys.platform != "linux" or shutil.which("sh") is None or not os.path.isfile(_CLIENT):
         return False
@@ -110,17 +114,17 @@ def can_fork(folder: Path) -> bool:
 
 
 class _Fork(NamedTuple):
-    """A process that was forked, and the process that requested it."""
+    """A forked process, and the connection of the client that requested it."""
 
     process_id: int
     descriptor: int
-    """Readable when it has ended."""
+    """A descriptor that becomes readable when the process ends."""
 
     asker: socket.socket
 
 
 class _Server:
-    """Serves until standard input ends."""
+    """The server, which runs until its standard input is closed."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -129,8 +133,8 @@ class _Server:
         self._selector.register(0, selectors.EVENT_READ)
 
     def run(self) -> list[str] | None:
-        """Returns in each fork the arguments to run, with streams and variables set; returns None
-        when the server ends."""
+        """Serve requests. Returns in each fork, with the arguments to run, and the streams and
+        environment set; returns None when the server ends."""
         idle_s: float | None = 0.0
         while True:
             ready = self._selector.select(idle_s)
@@ -149,26 +153,26 @@ class _Server:
                     return arguments
 
     def _report(self, fork: "_Fork") -> None:
-        """Reports the exit status of the process to the process that requested it."""
+        """Send a process's exit status to the client that requested the process."""
         self._selector.unregister(fork.descriptor)
         os.close(fork.descriptor)
         _, status = os.waitpid(fork.process_id, 0)
         if fork.asker.fileno() >= 0:
             self._selector.unregister(fork.asker)
-            with fork.asker, contextlib.suppress(OSError):  # Spark may have killed it just now
+            with fork.asker, contextlib.suppress(OSError):  # Spark may have just killed the client
                 fork.asker.sendall(STATUS.pack(os.waitstatus_to_exitcode(status)))
 
     def _end(self, fork: "_Fork") -> None:
-        """The client closed its connection, so it is gone: Spark killed the process that it
-        knows. The fork is not waited for yet, so its id is still its own."""
+        """Kill a fork whose client closed its connection, because Spark killed the client. The fork
+        has not been waited for, so its process id is still valid."""
         if fork.asker.fileno() < 0:
-            return  # the process ended in the same moment
+            return  # the fork ended at the same time
         self._selector.unregister(fork.asker)
         fork.asker.close()
         os.kill(fork.process_id, signal.SIGKILL)
 
     def _fork(self) -> list[str] | None:
-        """Returns, in the fork, its arguments."""
+        """Accept a request, and fork. Returns the arguments in the fork, and None in the server."""
         asker, _ = self._listener.accept()
         try:
             head, streams, _, _ = socket.recv_fds(asker, SIZE.size, 3)
@@ -210,14 +214,14 @@ class _Server:
         sys.path[:] = [request["folder"], *given, *rest]
         for printed in (sys.stdout, sys.stderr):
             if isinstance(printed, io.TextIOWrapper):
-                printed.reconfigure(write_through=True)  # Spark sets PYTHONUNBUFFERED
+                printed.reconfigure(write_through=True)  # as by PYTHONUNBUFFERED, which Spark sets
 
 
 def _import_later() -> None:
     with contextlib.suppress(ImportError):
         __import__(_WARM_LATER)
     if "numpy.random" in sys.modules:
-        # Otherwise all forks, and theirs, would draw the same numbers.
+        # Otherwise all forks would draw the same random numbers.
         os.register_at_fork(after_in_child=sys.modules["numpy.random"].seed)
     gc.freeze()
 
@@ -226,7 +230,7 @@ def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     for name in _WARM:
         __import__(name)
-    gc.freeze()  # a collection would copy the pages that the forks share
+    gc.freeze()  # a collection would copy the memory pages that the forks share
     arguments = _Server(listener).run()
     if arguments is not None:
         _, module, *words = arguments

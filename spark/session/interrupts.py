@@ -1,9 +1,9 @@
-"""Defers Ctrl-C while py4j runs until nothing is half done, and suppresses py4j's log messages.
+"""Defers Ctrl-C while py4j runs, and suppresses py4j's log messages.
 
-A KeyboardInterrupt may come between any two steps of the main thread: in a request to the JVM,
-which makes py4j log a traceback, or in a finalizer, where Python prints and ignores it. So while a
-block runs, Ctrl-C is only recorded. `TerminatedAsInterrupted` makes SIGTERM act like Ctrl-C, even
-in a script's background command, which ignores Ctrl-C itself.
+A KeyboardInterrupt may be raised anywhere in the main thread: in a request to the JVM, which makes
+py4j log a traceback, or in a finalizer, in which Python prints and ignores it. So while a block
+runs, Ctrl-C is only recorded. `TerminatedAsInterrupted` makes SIGTERM act like Ctrl-C, even in a
+background command of a script, which ignores Ctrl-C.
 """
 
 import logging
@@ -21,10 +21,10 @@ Args = TypeVarTuple("Args")
 
 
 class DeferredInterrupts:
-    """Records Ctrl-C during the block, and SIGTERM if that acts as Ctrl-C; `check` or the end of
-    the block raises KeyboardInterrupt for it.
+    """A block during which Ctrl-C is only recorded, and SIGTERM too if it acts like Ctrl-C. `check`
+    or the end of the block raises KeyboardInterrupt for a recorded signal.
 
-    Has an effect only in the main thread. A Ctrl-C that is ignored stays ignored.
+    Has an effect only in the main thread. If the process ignores Ctrl-C, it continues to do so.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class DeferredInterrupts:
         self._noted = False
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt, once, if a signal was recorded."""
+        """Raise KeyboardInterrupt if a signal was recorded, once for each signal."""
         if self._noted:
             self._noted = False
             raise KeyboardInterrupt
@@ -63,8 +63,8 @@ class DeferredInterrupts:
 
 
 class TerminatedAsInterrupted:
-    """During the block SIGTERM raises KeyboardInterrupt, as Ctrl-C does. Has an effect only in the
-    main thread."""
+    """A block during which SIGTERM raises KeyboardInterrupt, as Ctrl-C does. Has an effect only in
+    the main thread."""
 
     def __init__(self) -> None:
         self._before: Any = None
@@ -89,11 +89,12 @@ def _terminates_as_interrupted() -> bool:
 
 
 def run_trio(main: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
-    """`trio.run(main, *args)`, where SIGTERM may act as Ctrl-C.
+    """Call `trio.run(main, *args)`, also while SIGTERM acts like Ctrl-C.
 
-    trio takes over Ctrl-C, and no other signal: a KeyboardInterrupt in its own code would leave
-    behind tasks that are half done, or a loop that cannot end. So SIGTERM is recorded from before
-    trio starts until it has ended. It cancels `main`, and is raised when all its tasks have ended.
+    trio handles Ctrl-C, but no other signal: a KeyboardInterrupt inside trio's own code could leave
+    tasks incomplete or prevent the loop from ending. So from before trio starts until it has ended,
+    SIGTERM is only recorded. It cancels `main`, and KeyboardInterrupt is raised once all tasks have
+    ended.
     """
     main_thread = threading.current_thread() is threading.main_thread()
     if not main_thread or not _terminates_as_interrupted():
@@ -116,24 +117,24 @@ def run_trio(main: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
             scope.cancel()
         with scope:
             return await main(*args)
-        raise KeyboardInterrupt  # here, if the scope was cancelled
+        raise KeyboardInterrupt  # reached only if the scope was cancelled
 
     before = signal.signal(signal.SIGTERM, note)
     try:
         return trio.run(terminable)
     finally:
         signal.signal(signal.SIGTERM, before)
-        if noted:  # maybe while trio started or ended
+        if noted:  # also if the signal arrived while trio started or ended
             raise KeyboardInterrupt
 
 
 class QuietPy4j:
-    """Drops py4j's log messages during the block: it logs the end of a JVM to the root logger, with
-    tracebacks."""
+    """A block during which py4j logs nothing. Otherwise it logs the end of a JVM to the root
+    logger, with tracebacks."""
 
     def __init__(self) -> None:
         self._handler: Final = logging.NullHandler()
-        """Without a handler, the first log record would give the root logger one that writes to
+        """Without a handler, the first log record would add one to the root logger that writes to
         standard error."""
 
     def __enter__(self) -> Self:

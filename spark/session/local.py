@@ -1,8 +1,8 @@
-"""A private Spark for one job, started quickly.
+"""A Spark for a single job, started quickly.
 
 A short job spends most of its time starting, so this module does not start Spark as a program
-usually does. The table has what each part saves, in seconds on two cores, for a job of one task,
-and for one that also reads and writes by data sources and runs a stream:
+usually does. The table shows the time in seconds on two cores, for a job of one task, and for a job
+that also uses data sources and runs a stream:
 
     way                                                     one task   with a stream
     all of what follows                                       4.7           23
@@ -10,16 +10,16 @@ and for one that also reads and writes by data sources and runs a stream:
     without the fork server (fork_server.py)                  5.0           32
     without it, from a home with Spark's zip of pyspark       5.7           35
 
-- `launch` returns at once and `session` waits, so Python does its own work (imports, requests to
-  brokers) while the JVM starts.
+- `launch` returns at once and `session` waits, so Python does its own work (imports,
+  requests to brokers) while the JVM starts.
 - The JVM is pk's own process, so its output goes to a log that error messages quote, Ctrl-C does
   not reach it, and it can be killed. Spark's `spark-submit` starts it as it does for
   `SparkSession.builder`. Two private names are needed: the variable by which the JVM says where it
   listens, and the class attributes of SparkContext by which the next session of this process starts
   a JVM of its own.
-- The optimizing compiler costs more than it saves in a job of seconds: writing 2,000,000 records to
-  parquet takes 18 s of CPU with it, 15 s without. At 4,000,000 both are equal; 12,000,000 take 28 s
-  with it and 42 s without, hence `long`.
+- The optimizing compiler costs more than it saves in a job of a few seconds: writing 2,000,000
+  records to parquet takes 18 s of CPU with it, 15 s without. At 4,000,000 both are equal;
+  12,000,000 take 28 s with it and 42 s without, hence `long`.
 - There is no user interface, no Hive, and no performance counters; the garbage collector has a
   single thread.
 """
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ONLY_HERE: Final = ("spark.driver.host", "spark.driver.bindAddress", "spark.local.dir")
-"""Configs of a Spark whose workers are on this machine."""
+"""Configs that apply only to a Spark whose workers are on this machine."""
 
 _START_TIMEOUT_S: Final = 120
 _END_TIMEOUT_S: Final = 10
@@ -82,7 +82,7 @@ appender.stderr.layout.pattern = %d %p %c: %m%n%ex
 
 
 def _as_properties(settings: Mapping[str, str]) -> str:
-    """A file of properties, as Java reads it."""
+    """The settings in the format of a Java properties file."""
     lines: list[str] = []
     for key, value in settings.items():
         text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
@@ -93,16 +93,18 @@ def _as_properties(settings: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place where tasks run: a Spark on this machine, or the cluster that `master` names."""
+    """The place where tasks run: this machine, the cluster of `master`, or the Spark Connect server
+    `remote`."""
 
     master: str | None = None
-    """`spark://…`, `yarn`, `k8s://…`; None or `local[…]`: here."""
+    """The master's URL: `spark://…`, `yarn`, `k8s://…`. None or `local[…]` means this machine."""
 
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Spark's configs; they override those of pk."""
+    """Spark's configs, which override those of pk."""
 
     archives: Sequence[str] = ()
-    """Archives for the workers, FILE or FILE#FOLDER: on a cluster each is on their PYTHONPATH."""
+    """Archives for the workers, FILE or FILE#FOLDER; on a cluster, each is added to their
+    PYTHONPATH."""
 
     remote: str | None = None
     """A Spark Connect server, `sc://HOST:PORT`, instead of a master."""
@@ -115,8 +117,8 @@ class Where:
 
     @property
     def in_one_process(self) -> bool:
-        """Whether tasks run in the driver's process. `local-cluster[…]` starts executors, as a
-        cluster on this machine; they look for Spark by SPARK_HOME."""
+        """Whether tasks run in the driver's process. `local-cluster[…]` starts executor processes
+        on this machine instead; they find Spark through SPARK_HOME."""
         return not self.on_cluster and not (self.master or "").startswith("local-cluster")
 
 
@@ -124,7 +126,7 @@ HERE: Final = Where()
 
 
 class OwnSpark:
-    """A JVM with Spark. Made by `launch`; as a context manager it ends the JVM."""
+    """A JVM that runs Spark. Made by `launch`; leaving the context manager ends the JVM."""
 
     def __init__(
         self,
@@ -140,7 +142,7 @@ class OwnSpark:
         self._archive = archive
         self._python = worker_environment(os.environ)["PYSPARK_PYTHON"]
         if where.on_cluster:
-            # The workers' Python is theirs; only its version is ours.
+            # The workers have their own Python, which must have the same version as this one.
             self._python = where.conf.get("spark.pyspark.python", python_of_workers())
         self._home = require_pyspark()
         self._java = find_java()
@@ -181,13 +183,14 @@ class OwnSpark:
     ) -> "subprocess.Popen[bytes]":
         environ = self._environment()
         settings = self._folder / "spark.properties"
-        settings.touch(mode=0o600)  # some are secrets, which a command line would show to all users
+        settings.touch(mode=0o600)  # some are secrets, and all users can see a command line
         settings.write_text(_as_properties(self._settings(conf, long, jars)), encoding="utf-8")
         (self._folder / "log4j2.properties").write_text(_LOG4J)
         program = os.path.join(environ["SPARK_HOME"], "bin", "spark-submit")
         with (self._folder / "log").open("wb") as log:
             # The gateway ends when its standard input closes, and therefore also when this process
-            # dies. Its own process session keeps Ctrl-C away from it: we stop the job and clean up.
+            # dies. In a process session of its own it does not receive Ctrl-C: this process stops
+            # the job and cleans up.
             return subprocess.Popen(
                 [program, "--properties-file", str(settings), "pyspark-shell"],
                 env=environ,
@@ -200,7 +203,8 @@ class OwnSpark:
             )
 
     def _environment(self) -> dict[str, str]:
-        """The JVM's variables. Starts the fork server, if Spark's Python can be its."""
+        """The environment variables of the JVM. Starts the fork server, if it can serve as Spark's
+        Python."""
         where = self._where
         environ = {**os.environ, **worker_environment(os.environ)}
         environ |= {
@@ -214,17 +218,17 @@ class OwnSpark:
         environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         if not where.in_one_process:
             return environ
-        environ.pop("SPARK_CONF_DIR", None)  # the settings of a cluster
+        environ.pop("SPARK_CONF_DIR", None)  # it has the settings of a cluster
         if "spark.pyspark.python" not in where.conf and workers_find(self._home, environ):
-            # Spark puts the zip of pyspark in its home in front of the workers' path. Each
-            # process compiles modules in a zip again: 0.7 s of CPU for each that Spark starts,
-            # compared with 0.15 s for an installed pyspark.
-            with contextlib.suppress(OSError):  # there is no folder for caches
+            # Spark puts the zip of pyspark in its home at the front of the workers' path. Each
+            # process that Spark starts compiles the modules of a zip again, which takes 0.7 s of
+            # CPU, compared with 0.15 s for an installed pyspark.
+            with contextlib.suppress(OSError):  # the cache directory cannot be created
                 environ["SPARK_HOME"] = str(home_without_zip(self._home))
             if can_fork(self._folder):
                 self._forks = ForkServer(self._folder, environ, (self._own.lock,))
                 self._python = str(self._forks.python)
-                # Planning processes beside the driver run as the driver's Python.
+                # Planning processes next to the driver run the driver's Python.
                 environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), self._python)
         return environ
 
@@ -284,9 +288,9 @@ class OwnSpark:
             return []
 
     def _python_of_sources(self, path: str) -> dict[str, str]:
-        """Variables of the JVM by which the driver and the workers find Python for data sources:
-        Spark starts both by the same name. If the workers look for it on their PATH, it must
-        mean this interpreter."""
+        """The JVM's variables with the Python for data sources. Spark uses the same name on the
+        driver and on the workers. If the workers look up the name on their PATH, it must mean this
+        interpreter on the driver."""
         word = self._python
         if os.sep in word:
             here = word if os.access(word, os.X_OK) else sys.executable
@@ -306,22 +310,22 @@ class OwnSpark:
         if self._where.master is not None:
             found["spark.master"] = self._where.master
         if self._where.on_cluster:
-            # Spark puts pk's zip on the path of functions, but not on that of data sources.
+            # Spark adds pk's zip to the path of functions, but not to the path of data sources.
             names = (*map(archive_name, self._where.archives), ZIP)
             found["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(names)
         return found
 
     def _ship(self, session: "SparkSession") -> None:
-        """Gives the cluster's workers pk, and the archives."""
+        """Send pk and the archives to the cluster's workers."""
         context, before = session.sparkContext, list(sys.path)
         context.addPyFile(str(write_zip(self._folder / ZIP)))
-        sys.path[:] = before  # here pk is installed
+        sys.path[:] = before  # pk is already installed here
         for archive in self._where.archives:
             path = Path(archive.partition("#")[0]).absolute()
             context.addArchive(f"{path}#{archive_name(archive)}")
 
     def session(self) -> "SparkSession":
-        """Waits for the JVM and returns its session. Raises SparkFailed with the end of Spark's
+        """Wait for the JVM and return its session. Raises SparkFailed with the end of Spark's
         log."""
         if self._session is not None:
             return self._session
@@ -355,7 +359,7 @@ class OwnSpark:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
             try:
-                data = self._info.read_bytes()  # renamed into place by Spark, so it is whole
+                data = self._info.read_bytes()  # Spark renames the complete file to this name
             except FileNotFoundError:
                 data = b""
             if data:
@@ -371,7 +375,7 @@ class OwnSpark:
             time.sleep(_POLL_S)
 
     def log_tail(self) -> str:
-        """The end of Spark's log, to append to an error message."""
+        """The end of Spark's log, for the end of an error message."""
         try:
             text = (self._folder / "log").read_text(errors="replace").strip()
         except OSError:
@@ -379,13 +383,13 @@ class OwnSpark:
         return f"; it said:\n{text[-_LOG_CHARS:]}" if text else ""
 
     def kill(self) -> None:
-        """Kills the JVM at once. `close` is still needed."""
+        """Kill the JVM at once. `close` is still needed."""
         self._process.kill()
         self._process.wait()
 
     def ended_by(self) -> str | None:
-        """How the JVM ended; None if it runs. A JVM that has just broken its connections is waited
-        for."""
+        """How the JVM ended; None if it still runs. Waits briefly, since a JVM may have closed its
+        connections just before it ends."""
         try:
             status = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -396,12 +400,13 @@ class OwnSpark:
 
     @property
     def exit_status(self) -> int | None:
-        """That of the JVM, once it has ended; negative is the signal that killed it."""
+        """The exit status of the JVM, once it has ended; a negative number is that of the signal
+        that killed it."""
         return self._process.returncode
 
     def close(self) -> None:
-        """Stops Spark, ends the JVM and removes its files. Idempotent. Raises a Ctrl-C only at the
-        end."""
+        """Stop Spark, end the JVM and remove its files. Idempotent. A Ctrl-C during this is raised
+        only at the end."""
         with DeferredInterrupts(), QuietPy4j():
             self._close()
 
@@ -412,7 +417,8 @@ class OwnSpark:
         if self._session is not None:
             ready = _stop(self._session) and ready
         if self._gateway is not None and SparkContext._gateway is self._gateway:
-            # pyspark keeps the gateway for the process's next session; this one is gone.
+            # pyspark keeps the gateway for the next session of this process, but this gateway is
+            # gone.
             self._gateway.shutdown()
             SparkContext._gateway = None
             SparkContext._jvm = None
@@ -434,14 +440,14 @@ class OwnSpark:
 
 
 def _stop(session: "SparkSession") -> bool:
-    """Stops a session; False if its JVM has died. Then too the next session of this process can
-    start."""
+    """Stop a session, so that this process can start another. Returns False if the session's JVM
+    has died."""
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # that the JVM may have died
+            warnings.simplefilter("ignore", RuntimeWarning)  # about a JVM that may have died
             session.stop()
     except (Py4JError, OSError):
         SparkSession._instantiatedSession = SparkSession._activeSession = None
@@ -459,12 +465,12 @@ def launch(
     where: Where = HERE,
     archive: ClassArchive | None = None,
 ) -> OwnSpark:
-    """Starts a JVM for Spark with `cores` parallel tasks here, or the driver of a cluster; returns
-    while it starts.
+    """Start a JVM that runs Spark with `cores` parallel tasks, or the driver for a cluster. Returns
+    while the JVM starts.
 
-    `long` is for jobs of more than about ten seconds. The JVM inherits the descriptors `inherited`
-    and finds the classes of `jars`, such as the driver of a database. It writes the classes that it
-    loads to `archive` as it ends (pk.spark.session.warm_up).
+    `long` is for jobs of more than about ten seconds. The JVM inherits the descriptors `inherited`,
+    and has `jars` on its class path, such as a JDBC driver. When it exits, it writes the classes
+    that it loaded to `archive` (pk.spark.session.warm_up).
 
     Raises SparkMissing, OSError; OptionError if `where` is a Spark Connect server, on which only
     exports run (pk.spark.connect).

@@ -1,10 +1,10 @@
-"""The files that a cluster's Python workers need to run pk's tasks if pk is not installed there:
+"""The files that a cluster's Python workers need to run pk's tasks without an installed pk:
 `pk spark package`.
 
-Two files. `pk.zip` has pk itself, with entries for its directories (without them Python's zip
-importer does not see packages). `pk-deps.tar.gz` has the libraries that tasks import, as they are
-installed here; some are compiled, so the workers need the same Python version and platform. Spark
-unpacks it in the workers' directory, and they find it on PYTHONPATH.
+There are two files. `pk.zip` has pk itself, with entries for its directories (without them Python's
+zip importer does not find packages). `pk-deps.tar.gz` has the libraries that tasks import, as
+installed here. Some are compiled, so the workers need the same Python version and platform. Spark
+unpacks the archive in the workers' directory, which is on their PYTHONPATH.
 """
 
 import importlib.metadata
@@ -29,13 +29,15 @@ _ROOTS: Final = (
     *("trio", "msgspec", "cbor2", "crc32c", "cramjam", "xxhash", "cryptography"),
     *("numpy", "pandas", "pyarrow"),
 )
-"""The modules that tasks import, in addition to their own requirements."""
+"""The distributions with the modules that tasks import; their requirements are added."""
 
 _SCHEMAS: Final = ("fastavro", "protobuf", "proto-schema-parser", "jsonschema")
-"""The imports of tasks with schemas: the extra `schemas`, if it is installed."""
+"""The distributions that tasks with schemas need, from the extra `schemas`; added if they are
+installed."""
 
 _STORES: Final = ("obstore",)
-"""The import of tasks that write to object storage: the extra `urls`, if it is installed."""
+"""The distribution that tasks need to write to object storage, from the extra `urls`; added if it
+is installed."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -51,9 +53,9 @@ sys.path[:0] = [p for n in {names!r} if (p := os.path.join(_folder, n)) not in s
 
 
 def write_zip(path: Path, beside: Sequence[str] = ()) -> Path:
-    """Writes pk as a zip that Python imports. When pk is imported, it puts the folders `beside` the
-    zip before Python's path: workers of a Spark Connect server have no other way to learn them.
-    Raises OSError."""
+    """Write pk as a zip that Python can import from. When pk is imported, it adds the folders
+    `beside` the zip to the front of Python's path: workers of a Spark Connect server have no other
+    way to find them. Raises OSError."""
     start = _FIND_BESIDE.format(names=tuple(beside)).encode() if beside else b""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
         folders: set[str] = set()
@@ -69,7 +71,7 @@ def write_zip(path: Path, beside: Sequence[str] = ()) -> Path:
 
 
 def sources() -> Iterator[tuple[str, bytes]]:
-    """pk's files that tasks may need, by their paths in the import path."""
+    """The files of pk that tasks may need, by their path relative to the import path."""
     yield _TOP, b""
     for package in _PACKAGES:
         spec = find_spec(f"pk.{package}")
@@ -85,7 +87,7 @@ def sources() -> Iterator[tuple[str, bytes]]:
 
 
 def write_dependencies(path: Path) -> Path:
-    """Writes the libraries that tasks import as an archive. Raises OSError, SparkMissing."""
+    """Write an archive with the libraries that tasks import. Raises OSError, SparkMissing."""
     with tarfile.open(path, "w:gz", compresslevel=1) as out:
         for name, source in sorted(_files()):
             out.add(source, name, recursive=False)
@@ -103,7 +105,7 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _closure() -> list[str]:
-    """The distributions that tasks import, with those that they require themselves."""
+    """The distributions that tasks import, with all their requirements."""
     found: set[str] = set()
     waiting = [*_ROOTS, *_SCHEMAS, *_STORES]
     while waiting:
@@ -116,7 +118,7 @@ def _closure() -> list[str]:
         except importlib.metadata.PackageNotFoundError:
             if name in _ROOTS:
                 raise SparkMissing(f"{name} is not installed, so it cannot be packed") from None
-            continue  # not installed, or required elsewhere: on another platform, by another Python
+            continue  # it is not installed, or is for another platform or Python
         found.add(key)
         for line in required:
             match = _NAME.match(line)
@@ -126,12 +128,13 @@ def _closure() -> list[str]:
 
 
 def python_of_workers() -> str:
-    """The name of the interpreter that workers must have on their PATH: this one's version."""
+    """The name of the interpreter that workers must have on their PATH, with this interpreter's
+    version."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def archive_name(archive: str) -> str:
-    """The folder beside the workers into which an archive is unpacked: what stands behind #, or the
+    """The name of the folder into which the workers unpack an archive: the part after #, or the
     file's name."""
     file, _, name = archive.partition("#")
     return name or os.path.basename(file).partition(".")[0]

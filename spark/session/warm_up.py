@@ -1,8 +1,8 @@
-"""Makes the archive of classes that Spark starts from (pk.spark.session.class_archive).
+"""Creates the class data archive from which Spark starts (pk.spark.session.class_archive).
 
-A Spark of our own does a little of what pk's commands do: it reads and writes by Python data
-sources, writes parquet, parses JSON, keeps state in a stream. Its JVM writes the classes that this
-took as it ends.
+A Spark session performs a small sample of the work of pk's commands: it reads and writes through
+Python data sources, writes parquet, parses JSON, and keeps state in a stream. When its JVM exits,
+it writes the classes that it loaded.
 """
 
 import contextlib
@@ -48,10 +48,10 @@ _UNFINISHED: Final = ".new"
 
 
 def warm_up() -> Path:
-    """Makes the archive, or makes it again; returns its path. Takes a minute of CPU.
+    """Create or replace the archive, and return its path. Takes a minute of CPU.
 
-    Raises SparkMissing; SparkFailed if Spark fails, if this Java writes no archives, or if another
-    process makes it now; OSError.
+    Raises SparkMissing; SparkFailed if Spark fails, if this Java cannot write archives, or if
+    another process is writing the archive; OSError.
     """
     java = find_java()
     archive = archive_of(java, require_pyspark())
@@ -67,10 +67,10 @@ def warm_up() -> Path:
 
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[Path]:
-    """A file to write, which becomes `path` in one step. Raises SparkFailed if it is missing at the
-    end."""
+    """A path to write to, which becomes `path` atomically at the end of the block. Raises
+    SparkFailed if the file is missing then."""
     for left in path.parent.glob(f"{path.stem}.*{_UNFINISHED}"):
-        left.unlink(missing_ok=True)  # by a process that was killed; its JVM may still write
+        left.unlink(missing_ok=True)  # of a process that was killed; its JVM may still write
     unfinished = path.with_suffix(f".{os.getpid()}{_UNFINISHED}")
     try:
         yield unfinished
@@ -94,12 +94,12 @@ def _make(archive: ClassArchive) -> None:
         try:
             _work(own.session())
         except BaseException as e:
-            own.kill()  # it would write an archive first
+            own.kill()  # otherwise it would write an archive first
             if isinstance(e, (PySparkException, Py4JError)):
                 raise SparkFailed(f"Spark failed: {reason(e)}") from e
             raise
     if own.exit_status:
-        # Its output may be half an archive.
+        # The archive may be incomplete.
         raise SparkFailed(f"Spark's Java ended with {own.exit_status} as it wrote the archive")
 
 
@@ -117,7 +117,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _work(spark: "SparkSession") -> None:
-    """A little of everything."""
+    """Perform a sample of the work of pk's commands."""
     from pyspark.sql import functions
 
     spark.dataSource.register(_Rows)
@@ -153,7 +153,7 @@ def _batch() -> pa.RecordBatch:
 
 
 class _Rows(DataSource):
-    """One row, to read and to write."""
+    """A data source with one row, to read and to write."""
 
     @classmethod
     def name(cls) -> str:

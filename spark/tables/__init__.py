@@ -1,1 +1,1 @@
-"""Files that are written, as tables of Delta and Iceberg and as directories by columns."""
+"""Delta and Iceberg tables, and directories of files by column values."""

@@ -1,9 +1,9 @@
-"""Compacts a Delta table: many small files become few large ones.
+"""Compacts a Delta table: replaces many small files with a few large ones.
 
-deltalake rewrites the files in the calling process, and replaces the old ones by the new ones in
-one commit. Rows that other writers append in the meantime stay, and so do the batch numbers that
-the table keeps for each writer. If another writer removes one of the files in the meantime, the
-commit is refused, and nothing has changed. Old files stay for the table's
+deltalake rewrites the files in the calling process, and replaces the old files with the new ones in
+one commit. Rows that other writers append in the meantime are kept, and so are the batch numbers
+that the table stores for each writer. If another writer removes one of the files in the meantime,
+the commit fails and the table is unchanged. Old files are kept for the table's
 `delta.deletedFileRetentionDuration`, a week by default, for readers of earlier versions.
 """
 
@@ -20,36 +20,38 @@ NOT_COMPACTED: Final = {
     "iceberg": "pyiceberg cannot rewrite files",
     "parquet": "a directory has no step that replaces files",
 }
-"""Why other targets than Delta tables cannot be compacted."""
+"""The reasons why targets other than Delta tables cannot be compacted."""
 
 
 class Compacted(NamedTuple):
-    """The numbers of files that a compaction removed from the table, and added."""
+    """The number of files that a compaction removed from the table, and the number that it
+    added."""
 
     removed: int
     added: int
 
 
 def compact_delta(store: Store) -> Compacted:
-    """Compacts files up to the table's `delta.targetFileSize`, 100 MB by default, and removes files
-    that left the table longer ago than its retention. Raises SparkMissing, DeltaError, OSError."""
+    """Merge files up to the table's `delta.targetFileSize`, 100 MB by default. If any were merged,
+    delete the files that have not been part of the table for longer than its retention time. Raises
+    SparkMissing, DeltaError, OSError."""
     table = delta_table_of(store)
     if table is None:
         return Compacted(0, 0)
     done = table.optimize.compact()
     found = Compacted(int(done["numFilesRemoved"]), int(done["numFilesAdded"]))
     if found.removed:
-        # A full vacuum also removes what killed attempts left, which the log does not name.
+        # A full vacuum also removes the files of killed attempts, which the log does not name.
         table.vacuum(dry_run=False, full=True)
     return found
 
 
 class Compaction:
-    """Compacts one table from time to time, after a batch.
+    """The periodic compaction of one table, after its batches.
 
-    The time is kept in a file, so that it counts over restarts. A failed compaction does not stop
-    the writer of the table: the batch is already in the table, and the next attempt follows a
-    period later.
+    The time of the last compaction is stored in a file, so that the period continues across
+    restarts. A failed compaction does not stop the writer of the table: the batch is already in the
+    table, and the next attempt follows a period later.
     """
 
     def __init__(
@@ -60,8 +62,8 @@ class Compaction:
         period_s: float,
         say: Callable[[str], None],
     ) -> None:
-        """`name` is what `say` calls the table in its sentence about each compaction; `remembered`
-        is the file that keeps the time of the last one. Raises OSError."""
+        """`name` is the table's name in the sentences for `say`; `remembered` is the file that
+        stores the time of the last compaction. Raises OSError."""
         self._name = name
         self._store = store
         self._remembered = remembered
@@ -70,7 +72,7 @@ class Compaction:
         self._last_s = self._read()
 
     def after_batch(self) -> None:
-        """Compacts the table if it is time. Raises OSError."""
+        """Compact the table if its period has passed. Raises OSError."""
         now = time.time()
         if now - self._last_s < self._period_s:
             return
@@ -88,7 +90,8 @@ class Compaction:
             )
 
     def _read(self) -> float:
-        """When the table was compacted last. A new table is not compacted at once."""
+        """The time of the last compaction. For a new table this is now, so that it is not compacted
+        at once."""
         try:
             found: Any = json.loads(self._remembered.read_text())
         except FileNotFoundError:

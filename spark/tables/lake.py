@@ -1,9 +1,4 @@
-"""Tables of Delta and Iceberg without a jar: deltalake and pyiceberg know which parquet files a
-table has.
-
-Both take files that are already written, and note in the table which export and which run wrote
-them; a run that is committed again adds nothing.
-"""
+"""Reads Delta and Iceberg tables without a jar: deltalake and pyiceberg list their files."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +12,7 @@ INSTALL: Final = "pip install 'pk-broker[lake]'"
 
 
 class TableRefused(SparkError):
-    """A table has something that cannot be read or written without an engine of its own."""
+    """The table has a feature that can only be read by an engine for its format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +31,8 @@ def _missing(name: str) -> SparkMissing:
 
 
 def delta_table(place: str, version: str | None) -> LakeTable:
-    """A Delta table, as of `version` or now. Raises SparkMissing, OptionError, TableRefused."""
+    """Read the current version or `version` of a Delta table. Raises SparkMissing, OptionError,
+    TableRefused."""
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
@@ -60,8 +56,8 @@ def delta_table(place: str, version: str | None) -> LakeTable:
 
 
 def iceberg_table(place: str, version: str | None) -> LakeTable:
-    """An Iceberg table, as of the snapshot `version` or now: `place` is its directory, a metadata
-    file, or CATALOG.NAME.
+    """Read the current snapshot or the snapshot `version` of an Iceberg table. `place` is its
+    directory, a metadata file, or `iceberg:CATALOG.NAME`.
 
     Raises SparkMissing, OptionError, TableRefused.
     """
@@ -96,7 +92,7 @@ def _has(schema: Any, field_id: int) -> bool:
 
 
 def open_iceberg(place: str) -> Any:
-    """pyiceberg's table. Raises SparkMissing, OptionError."""
+    """Open a table with pyiceberg. Raises SparkMissing, OptionError."""
     try:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NoSuchTableError

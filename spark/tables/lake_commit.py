@@ -1,9 +1,9 @@
-"""Adds parquet files that tasks have written to tables of Delta and Iceberg, each batch once.
+"""Adds parquet files that tasks wrote to Delta and Iceberg tables, each batch once.
 
-A table notes, in the step that adds the files, which writer added which batch. So a batch that is
-added again, after a crash, changes nothing. Exports and the sinks of pipelines use this; the files
-are already in the table's directory, and their footers contain everything that the table must know
-about them: nothing is read but footers, and no directory is listed.
+The commit that adds files also stores the writer and its batch number in the table. So adding a
+batch again after a crash changes nothing. Exports and the sinks of pipelines use this. The files
+are already in the table's directory, and the table needs nothing but their footers: files are not
+read otherwise, and no directory is listed.
 """
 
 import io
@@ -24,19 +24,20 @@ from pk.spark.tables.layout import values_of
 BATCH: Final = "pk.batch"
 SINK: Final = "pk.sink"
 _LAST: Final = "pk.last-batch."
-"""The property of an Iceberg table that has a writer's last batch; snapshots may be expired."""
+"""The prefix of the properties in which an Iceberg table keeps a writer's last batch, since
+snapshots may expire."""
 
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """A parquet file in a table's place."""
+    """A parquet file in a table's directory."""
 
     name: str
-    """Relative to the table."""
+    """The path relative to the table."""
 
     size: int
     footer: bytes
-    """A parquet file that consists only of this file's footer."""
+    """A parquet file that contains only this file's footer."""
 
     @property
     def metadata(self) -> Any:
@@ -47,7 +48,7 @@ class LakeFile:
 
 
 def read_footer(store: Store, name: str) -> bytes:
-    """The footer of a file, which is all that is read of it. Raises OSError."""
+    """Read the footer of a file, and nothing else of it. Raises OSError."""
     from pyarrow import parquet
 
     with store.open(name) as file:
@@ -58,12 +59,13 @@ def read_footer(store: Store, name: str) -> bytes:
 
 
 def missing(package: str) -> SparkMissing:
-    """The error for a library of tables that is not installed."""
+    """The error for a library that is not installed."""
     return SparkMissing(f"{package} is not installed; {INSTALL} installs it.")
 
 
 def delta_table_of(store: Store) -> Any:
-    """deltalake's table; None if there is none yet. Raises SparkMissing, DeltaError, OSError."""
+    """The table, opened with deltalake; None if it does not exist. Raises SparkMissing, DeltaError,
+    OSError."""
     try:
         from deltalake import DeltaTable
     except ImportError as e:
@@ -80,7 +82,7 @@ def _delta_place(store: Store) -> str:
 
 
 def delta_last(store: Store, writer: str) -> int:
-    """The last batch of a writer that the table has; -1 without one or without a table. Raises
+    """The number of a writer's last batch in the table; -1 if there is no batch or no table. Raises
     SparkMissing, DeltaError, OSError."""
     table = delta_table_of(store)
     found = None if table is None else table.transaction_version(writer)
@@ -88,13 +90,13 @@ def delta_last(store: Store, writer: str) -> int:
 
 
 def delta_files(store: Store) -> list[str]:
-    """The names of the files that the table has. Raises SparkMissing, DeltaError, OSError."""
+    """The names of the table's files. Raises SparkMissing, DeltaError, OSError."""
     table = delta_table_of(store)
     return [] if table is None else [_relative(store, each) for each in table.file_uris()]
 
 
 def iceberg_files(table: Any, store: Store) -> list[str]:
-    """The names of the files that pyiceberg's table has."""
+    """The names of the files of a table opened with pyiceberg."""
     return [_relative(store, each.file.file_path) for each in table.scan().plan_files()]
 
 
@@ -103,9 +105,9 @@ def _relative(store: Store, url: str) -> str:
 
 
 def delta_columns(store: Store, schema: str) -> tuple[str, ...] | None:
-    """The columns that a table is partitioned by; None if there is no table yet. Raises
-    SparkMissing, DeltaError, OSError; TargetRefused if a column of the table cannot hold the values
-    of `schema`, Spark's as JSON."""
+    """The columns that a table is partitioned by; None if it does not exist. `schema` is Spark's,
+    as JSON. Raises SparkMissing, DeltaError, OSError; TargetRefused if a column of the table cannot
+    hold the values of `schema`."""
     table = delta_table_of(store)
     if table is None:
         return None
@@ -125,13 +127,14 @@ def delta_add(
     partition_by: Sequence[str] = (),
     replace: bool = False,
 ) -> bool:
-    """Adds the files of a batch to the table in `store`, created if missing; False if the table has
-    the batch already.
+    """Add the files of a batch to the table in `store`, which is created if missing. Returns False
+    if the table has the batch already.
 
-    `schema` is Spark's, as JSON; the table gets the columns that it lacks. Directories in the names
-    of the files have the values of `partition_by`. If `replace`, the table then has only these
-    files. Raises SparkMissing, DeltaError, OSError; SparkFailed if a column of the table cannot
-    hold the values of the files: readers would fail, or get other values.
+    `schema` is Spark's, as JSON; missing columns are added to the table. The directories in the
+    names of the files have the values of `partition_by`. With `replace`, the files replace all
+    other files of the table. Raises SparkMissing, DeltaError, OSError; SparkFailed if a column of
+    the table cannot hold the values of the files, since readers would then fail or get wrong
+    values.
     """
     if delta_last(store, writer) >= batch:
         return False
@@ -176,12 +179,12 @@ def delta_merge(
     *,
     partition_by: Sequence[str] = (),
 ) -> None:
-    """Applies the changes of a batch to the table in `store`, created if missing; nothing if the
-    table has the batch already.
+    """Apply the changes of a batch to the table in `store`, which is created if missing. Does
+    nothing if the table has the batch already.
 
-    `rows` is Arrow's table of the changes, one for each `key`: a row replaces that of its key, or
-    deletes it if it is true in the column `deleted`. `schema` is Spark's, as JSON, without that
-    column. Raises as `delta_add`.
+    `rows` is an Arrow table of the changes, with one row for each `key`: it replaces the table's
+    row with the same key, or deletes it if the column `deleted` is true. `schema` is Spark's, as
+    JSON, without that column. Raises as `delta_add`.
     """
     if delta_last(store, writer) >= batch:
         return
@@ -197,7 +200,7 @@ def delta_merge(
         same,
         source_alias="s",
         target_alias="t",
-        # deltalake then looks only at files whose statistics admit the keys of the changes.
+        # deltalake then reads only files whose statistics allow the keys of the changes.
         streamed_exec=False,
         commit_properties=CommitProperties(app_transactions=[Transaction(writer, batch)]),
     )
@@ -214,8 +217,8 @@ def _nullable(schema: str) -> str:
 
 
 def _delta_with(store: Store, wanted: Any, partition_by: Sequence[str], *, keep: bool) -> Any:
-    """deltalake's table in `store`, created if missing. With `keep`, its columns stay, and it gains
-    those that it lacks, also inside structs. Raises as `delta_add`."""
+    """Open the table in `store` with deltalake, and create it if missing. With `keep`, missing
+    columns are added to it, also inside structs. Raises as `delta_add`."""
     import pyarrow as pa
     from deltalake import DeltaTable, Schema, write_deltalake
 
@@ -236,8 +239,8 @@ def _delta_with(store: Store, wanted: Any, partition_by: Sequence[str], *, keep:
 
 
 def _with_fields(has: Any, given: Any) -> Any:
-    """The type `has` with the fields that only `given` has, also inside structs: types as Delta's
-    JSON has them."""
+    """Add to the type `has` the fields that only `given` has, also inside structs. Types are in
+    Delta's JSON."""
     if not (isinstance(has, dict) and isinstance(given, dict) and has["type"] == given["type"]):
         return has
     if has["type"] == "struct":
@@ -254,12 +257,12 @@ def _with_fields(has: Any, given: Any) -> Any:
 
 
 _WIDER: Final = (("byte", "short", "integer", "long"), ("float", "double"))
-"""Types of which each holds all values of those before it."""
+"""Orders of types; each type holds all values of the types before it."""
 
 
 def _check_types(has: Any, given: Any) -> tuple[Any, Any]:
-    """Two schemas of deltalake as Delta's JSON. Raises TargetRefused if a column of the first
-    cannot hold all values of the second's."""
+    """Convert two deltalake schemas to Delta's JSON. Raises TargetRefused if a column of the first
+    cannot hold all values of the same column of the second."""
     first, second = json.loads(has.to_json()), json.loads(given.to_json())
     known = {field["name"]: field["type"] for field in first["fields"]}
     for field in second["fields"]:
@@ -269,10 +272,8 @@ def _check_types(has: Any, given: Any) -> tuple[Any, Any]:
 
 
 def _check_type(column: str, has: Any, given: Any) -> None:
-    """Whether a column of the type `has` holds all values of the type `given`: types as Delta's
-    JSON has them. Fields that only one of two structs has are not compared.
-
-    Raises TargetRefused."""
+    """Raise TargetRefused if a column of the type `has` cannot hold all values of the type `given`.
+    Types are in Delta's JSON. Fields that only one of two structs has are not compared."""
     if isinstance(has, dict) and isinstance(given, dict) and has["type"] == given["type"]:
         known = {field["name"]: field["type"] for field in has.get("fields", ())}
         for field in given.get("fields", ()):
@@ -298,18 +299,18 @@ def _type_name(kind: Any) -> str:
 
 
 def check_iceberg(table: Any, columns: Any) -> None:
-    """Raises TargetRefused if pyiceberg's table has a column that neither holds the values of
-    Arrow's `columns` nor can widen for them."""
+    """Raise TargetRefused if a column of the table can neither hold the values of the Arrow
+    `columns` nor be widened for them. `table` is pyiceberg's."""
     from pyiceberg.exceptions import ValidationError
 
     try:
-        table.update_schema().union_by_name(columns)  # a check: it is not committed
+        table.update_schema().union_by_name(columns)  # a check only: the update is not committed
     except (ValidationError, ValueError) as e:
         raise TargetRefused(f"the table cannot take the rows: {e}") from e
 
 
 def iceberg_last(table: Any, writer: str) -> int:
-    """The last batch of a writer that pyiceberg's table has; -1 without one."""
+    """The number of a writer's last batch in a table opened with pyiceberg; -1 if there is none."""
     snapshots = (
         int(snapshot.summary[BATCH])
         for snapshot in table.metadata.snapshots
@@ -321,8 +322,8 @@ def iceberg_last(table: Any, writer: str) -> int:
 def iceberg_add(
     table: Any, store: Store, files: Sequence[LakeFile], writer: str, batch: int
 ) -> None:
-    """Adds the files of a batch, which are in `store`, to pyiceberg's table. Raises what pyiceberg
-    raises."""
+    """Add the files of a batch, which are in `store`, to a table opened with pyiceberg. Raises
+    pyiceberg's errors."""
     from pyiceberg.io.pyarrow import parquet_files_to_data_files
     from pyiceberg.table import TableProperties
 
@@ -330,7 +331,7 @@ def iceberg_add(
     with table.transaction() as transaction:
         more = {f"{_LAST}{writer}": str(batch)}
         if transaction.table_metadata.name_mapping() is None:
-            # Needed for files without field ids, which earlier versions wrote.
+            # Needed for files without field ids, which earlier versions of pk wrote.
             mapping = transaction.table_metadata.schema().name_mapping
             more[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
         transaction.set_properties(more)
@@ -346,15 +347,16 @@ def iceberg_add(
 def iceberg_merge(
     table: Any, rows: Any, key: Sequence[str], deleted: str, writer: str, batch: int
 ) -> None:
-    """Applies the changes of a batch to pyiceberg's table. `rows` is Arrow's table of the changes,
-    one for each `key`: a row replaces that of its key, or deletes it if it is true in the column
-    `deleted`. Raises what pyiceberg raises."""
+    """Apply the changes of a batch to a table opened with pyiceberg. `rows` is an Arrow table of
+    the changes, with one row for each `key`: it replaces the table's row with the same key, or
+    deletes it if the column `deleted` is true. Raises pyiceberg's errors."""
     import pyarrow.compute as pc
 
     own = {SINK: writer, BATCH: str(batch)}
     kept = rows.filter(pc.invert(rows[deleted])).drop_columns([deleted])
     with table.transaction() as transaction, warnings.catch_warnings():
-        # It warns if no row has one of the keys, and of a way to delete that it lacks.
+        # pyiceberg warns if no row has one of the keys, and about a kind of delete that it does not
+        # support.
         warnings.simplefilter("ignore")
         transaction.set_properties({f"{_LAST}{writer}": str(batch)})
         if rows.num_rows:
@@ -364,14 +366,14 @@ def iceberg_merge(
 
 
 def _with_keys(keys: Any) -> Any:
-    """The condition of pyiceberg's that a row has one of the keys."""
+    """The pyiceberg expression that a row has one of the keys."""
     import pyarrow.compute as pc
     from pyiceberg import expressions
 
     e: Any = expressions
     bounds: list[Any] = []
     for name in keys.schema.names:
-        # Iceberg finds files by bounds, and not by a long list of values.
+        # Iceberg prunes files by bounds, but not by a long list of values.
         found = pc.min_max(keys[name])
         bounds.append(e.GreaterThanOrEqual(name, found["min"].as_py()))
         bounds.append(e.LessThanOrEqual(name, found["max"].as_py()))
@@ -387,7 +389,7 @@ def _all(join: Any, parts: list[Any]) -> Any:
 
 
 def _footers(files: Mapping[str, LakeFile]) -> Any:
-    """An input of pyiceberg's that has footers for files."""
+    """A pyiceberg FileIO that reads the footers of these files from memory."""
     from pyiceberg.io import FileIO, InputFile
 
     class Footer(InputFile):
@@ -420,8 +422,8 @@ def _footers(files: Mapping[str, LakeFile]) -> Any:
 
 
 def with_field_ids(schema: Any, table: Any | None) -> Any:
-    """Arrow's columns with the field ids that they have in pyiceberg's table, or will have in the
-    table that is made of them. Raises what pyiceberg raises."""
+    """The Arrow schema with the columns' field ids in `table`, or in a table that would be created
+    with this schema. Raises pyiceberg's errors."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -437,7 +439,7 @@ def with_field_ids(schema: Any, table: Any | None) -> Any:
 
 
 def _only(known: Any, field: Any) -> Any:
-    """A table's field with only those fields of its structs that `field` has."""
+    """The field of a table, with its structs reduced to the fields that `field` has."""
     import pyarrow as pa
 
     if not (pa.types.is_struct(known.type) and pa.types.is_struct(field.type)):

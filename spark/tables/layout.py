@@ -1,8 +1,8 @@
-"""The columns whose values name the directories of an export: `--partition-by date,country`.
+"""Parses the columns whose values name the directories of an export: `--partition-by date,country`.
 
 Each is a column of the record (`topic`, `partition`), a part of its timestamp in UTC (`date`,
 `hour`), a field of a JSON value or key (`country`, `address.city`), or NAME=EXPRESSION of Spark's
-SQL over the record's columns. Spark writes the directories as Hive names them.
+SQL over the record's columns. The directories are named as in Hive.
 """
 
 import re
@@ -18,23 +18,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-"""Readers skip directories whose name begins with `_`."""
+"""The valid names of columns. Readers skip directories whose name begins with `_`."""
 
 _HOUR_US: Final = 3_600_000_000
 _BUILT_IN: Final = {
-    # Computed from microseconds, so the session's time zone does not matter.
+    # Computed from microseconds, so that it does not depend on the session's time zone.
     "date": f"date_from_unix_date(CAST(floor(unix_micros(timestamp) / {24 * _HOUR_US}) AS INT))",
     "hour": f"CAST(pmod(floor(unix_micros(timestamp) / {_HOUR_US}), 24) AS INT)",
     "topic": "topic",
     "partition": "partition",
 }
 _TAKEN: Final = ("key", "value", "offset", "timestamp", "timestamptype", "headers")
-"""Names of the record's columns that stay in the files."""
+"""The record's columns that stay in the files; no partition column may have these names."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """One such column. `expression` is None for a field of a JSON value or key."""
+    """A column whose values name directories. `expression` is None for a field of a JSON value or
+    key."""
 
     name: str
     expression: str | None
@@ -42,8 +43,8 @@ class PartitionColumn:
 
 
 def parse_layout(texts: Sequence[str]) -> tuple[PartitionColumn, ...]:
-    """The columns that `texts` name: each is a list with commas, or one NAME=EXPRESSION. Raises
-    OptionError."""
+    """Parse the columns in `texts`. Each text is a list separated by commas, or one
+    NAME=EXPRESSION. Raises OptionError."""
     found: list[PartitionColumn] = []
     for text in texts:
         name, equals, expression = text.partition("=")
@@ -71,7 +72,8 @@ def parse_layout(texts: Sequence[str]) -> tuple[PartitionColumn, ...]:
 
 
 def check_layout(columns: Sequence[PartitionColumn]) -> None:
-    """Raises OptionError for a new export whose directories would mix records of different days."""
+    """Raise OptionError if the directories of a new export would mix the records of different
+    days."""
     names = [column.name for column in columns if column.expression == _BUILT_IN.get(column.name)]
     if "hour" in names and "date" not in names:
         raise OptionError(
@@ -81,8 +83,8 @@ def check_layout(columns: Sequence[PartitionColumn]) -> None:
 
 
 def with_columns(frame: "DataFrame", layout: Sequence[PartitionColumn]) -> "DataFrame":
-    """The records with the columns of `layout`. Raises OptionError if a field or an expression does
-    not exist."""
+    """Add the columns of `layout` to the records. Raises OptionError if a field does not exist or
+    an expression is invalid."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import AtomicType
 
@@ -101,7 +103,7 @@ def with_columns(frame: "DataFrame", layout: Sequence[PartitionColumn]) -> "Data
 
 
 def _field(frame: "DataFrame", column: PartitionColumn) -> str:
-    """The field of the value or else of the key, as an expression. Raises OptionError."""
+    """The expression for a field of the value, or else of the key. Raises OptionError."""
     from pyspark.sql.types import StructType
 
     words = column.field.split(".")
@@ -125,13 +127,13 @@ def _field(frame: "DataFrame", column: PartitionColumn) -> str:
 
 
 def values_of(folders: Sequence[str]) -> Mapping[str, str | None]:
-    """The values that directories are named by, as Hive names them."""
+    """Column → value, from the names of directories as in Hive; None for a null."""
     from urllib.parse import unquote
 
     found: dict[str, str | None] = {}
     for folder in folders:
         name, equals, value = folder.partition("=")
         if not equals:
-            continue  # a directory of one batch
+            continue  # this is a directory of one batch
         found[unquote(name)] = None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
     return found

@@ -1,4 +1,4 @@
-"""How many small files a table has: many of them make it slow to read."""
+"""Counts the small files of a table; many of them make it slow to read."""
 
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ SMALL_BYTES: Final = 32_000_000
 
 
 def delta_small_files(store: Store) -> int:
-    """The number of files below `SMALL_BYTES` in a Delta table; 0 without a table. Raises
+    """The number of files below `SMALL_BYTES` in a Delta table; 0 if there is no table. Raises
     SparkMissing, DeltaError, OSError."""
     table = delta_table_of(store)
     if table is None:
@@ -21,5 +21,6 @@ def delta_small_files(store: Store) -> int:
 
 
 def iceberg_small_files(table: Any) -> int:
-    """The same of pyiceberg's table. Raises what pyiceberg raises."""
+    """The number of files below `SMALL_BYTES` in a table opened with pyiceberg. Raises pyiceberg's
+    errors."""
     return sum(each.file.file_size_in_bytes < SMALL_BYTES for each in table.scan().plan_files())

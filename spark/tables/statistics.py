@@ -1,7 +1,7 @@
-"""The statistics of a file for Delta's log, from the footer of the file.
+"""Converts the statistics in a file's footer to those of Delta's log.
 
-They are bounds: a text is cut, and a time is in milliseconds, so the least value may be too small
-and the greatest too great, but never the reverse.
+They are bounds: strings are truncated, and times are rounded to milliseconds, so the minimum may be
+too small and the maximum too large, but never the reverse.
 """
 
 import datetime as dt
@@ -16,11 +16,12 @@ import pyarrow as pa
 _TEXT: Final = 32
 _GREATEST: Final = "\U0010ffff"
 _EXACT_DIGITS: Final = 15
-"""How many digits of a number survive in JSON."""
+"""The number of decimal digits that a JSON number holds exactly."""
 
 
 def delta_statistics(metadata: Any, columns: Collection[str]) -> str:
-    """`metadata` is pyarrow's of the file; other columns than these are left out."""
+    """The statistics of a file as Delta's JSON. `metadata` is pyarrow's FileMetaData; only
+    `columns` are included."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
@@ -38,7 +39,7 @@ def delta_statistics(metadata: Any, columns: Collection[str]) -> str:
         try:
             low = _least(min(s.min for s in known))
             high = _upper(max(s.max for s in known))
-        except (OverflowError, ValueError):  # a time that Python lacks
+        except (OverflowError, ValueError):  # a time that Python cannot represent
             continue
         if low is not None:
             _put(least, path, low)
@@ -55,7 +56,8 @@ def delta_statistics(metadata: Any, columns: Collection[str]) -> str:
 
 
 def _leaves(schema: pa.Schema) -> Iterator[tuple[str, ...] | None]:
-    """The path of each column of a parquet file, in their order; None within a list or a map."""
+    """The path of each column of a parquet file, in the order of the file; None for columns inside
+    a list or a map."""
     for field in schema:
         yield from _below(field, ())
 
@@ -91,7 +93,7 @@ def _upper(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _TEXT else value[:_TEXT] + _GREATEST
     if isinstance(value, float):
-        return None  # NaN is greater than all numbers, and footers leave it out
+        return None  # NaN is greater than all numbers, but footers do not include it
     return _plain(value, up=True)
 
 
