@@ -5,7 +5,6 @@ wait. A plain function that returns a response runs without a checkpoint, and th
 handled at once. A handler that may take long is an `async def` that lets other tasks run
 (core/broker/loop_time.py). An awaitable blocks as follows:
 
-
 - By default the connection handles no other request until it is done, like Kafka for every
   request, since the handler may still use the connection's buffer. If its result is an awaitable,
   that one is parked.

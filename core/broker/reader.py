@@ -8,7 +8,7 @@ same way. A round returns slices: ranges of files that the kernel sends by itsel
 
 How far a reader may read depends on its kind (`UpTo`). The bytes of a round are limited over all
 its partitions, but its first batch is always sent whole, even beyond the limit (KIP-74); otherwise
-a client with a small buffer would be stuck.
+a client with a small buffer would never get further.
 """
 
 from collections.abc import Callable, Hashable
@@ -40,11 +40,11 @@ class UpTo(Enum):
     """The limit at which a reader must stop."""
 
     HIGH_WATERMARK = 0
-    """A consumer of replicated records."""
+    """The limit of a consumer."""
     LAST_STABLE_OFFSET = 1
-    """A consumer of committed records."""
+    """The limit of a read_committed consumer."""
     LOG_END = 2
-    """A follower."""
+    """The limit of a follower."""
 
 
 class Found(NamedTuple):
@@ -52,11 +52,11 @@ class Found(NamedTuple):
 
     records: Slice = EMPTY
     aborted: list[AbortedTxn] | None = None
-    """For read_committed readers: the aborted transactions whose records to skip."""
+    """The aborted transactions whose records a read_committed reader must skip."""
 
 
 _RemoteKey: TypeAlias = tuple[Hashable, int]
-"""The partition's identity in the request, and the offset."""
+"""The partition's key in the request, and the offset."""
 
 
 class _RemoteRead(NamedTuple):
@@ -93,11 +93,11 @@ class Reader:
         every_first_whole: bool = False,
         reads_zstd: bool = True,
     ) -> None:
-        """A reader of at most `bytes_max` bytes a round.
+        """Create a reader of at most `bytes_max` bytes a round.
 
-        `committed`: returns aborted transactions. `every_first_whole`: each partition's first batch
-        is sent whole, not only the first of all. `reads_zstd`: whether the client supports that
-        codec.
+        `committed`: the reader returns aborted transactions. `every_first_whole`: each partition's
+        first batch is sent whole, not only the first of all. `reads_zstd`: whether the client
+        supports that codec.
         """
         self._up_to = up_to
         self._bytes_max = bytes_max
@@ -110,7 +110,7 @@ class Reader:
         self._remote_found: dict[_RemoteKey, RemoteFound | KafkaError | None] = {}
         self._bytes_left = bytes_max
         self.bytes = 0
-        """How many bytes this round has read."""
+        """The number of bytes that this round has read."""
 
     @property
     def is_cold(self) -> bool:
@@ -123,14 +123,14 @@ class Reader:
         self._bytes_left, self.bytes = self._bytes_max, 0
 
     async def warm_up(self) -> None:
-        """Read in threads what the last round would have waited for; the next one finds it in the
-        page cache."""
+        """Read, in threads, the data for which the last round would have waited. The next round
+        finds it in the page cache."""
         for key, read, directory in self._cold:
             self._warmed.add(key)
             try:
                 await offload(read, directory=directory)
             except KafkaError:
-                continue  # the next round fails too, and tells the client
+                continue  # the next round fails too, and reports the error
         if self._remote:
             async with trio.open_nursery() as nursery:
                 for key, wanted in self._remote.items():
@@ -153,7 +153,7 @@ class Reader:
         await remote.reads.within(remote.reads.fetch_wait_s, fetch)
 
     def end_of(self, partition: Partition) -> int:
-        """The offset at which this reader must stop."""
+        """Return the offset at which this reader must stop."""
         if self._up_to is UpTo.LOG_END:
             return partition.log.state.log_end_offset
         if self._up_to is UpTo.HIGH_WATERMARK:
@@ -161,10 +161,10 @@ class Reader:
         return partition.log.state.last_stable_offset(partition.high_watermark)
 
     def read(self, key: Hashable, partition: Partition, offset: int, bytes_max: int) -> Found:
-        """The batches of `partition` from the one that contains `offset` on, as far as this reader
-        may read: at most `bytes_max` bytes, and no more than the round has left. `key` identifies
-        the partition in this request. Empty if there is nothing yet, if it does not fit, or if it
-        is cold.
+        """Return the batches of `partition` from the one that contains `offset` on, as far as this
+        reader may read: at most `bytes_max` bytes, and no more than the round has left. `key`
+        identifies the partition in this request. The result is empty if there is nothing yet, if
+        the first batch does not fit, or if the data is cold.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE, OFFSET_NOT_AVAILABLE beyond what a follower has,
         KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
@@ -211,8 +211,8 @@ class Reader:
     def _read_remote(
         self, key: Hashable, remote: RemoteLog, log: Log, offset: int, limit: int
     ) -> Found:
-        """The records that came from remote storage; until then the partition is left out. Raises
-        KafkaError."""
+        """Return the records that were fetched from remote storage, or leave the partition out
+        until then. Raises KafkaError."""
         if (key, offset) not in self._remote_found:
             self._remote[key, offset] = _RemoteRead(remote, log, limit)
             return Found(EMPTY, [] if self._committed else None)
@@ -232,8 +232,8 @@ class Reader:
 
 
 def check_may_read(partition: Partition, current_leader_epoch: int, *, from_follower: bool) -> None:
-    """Raise the error that keeps a client with `current_leader_epoch` (-1: none) from reading here:
-    no leader, a fenced or an unknown epoch (KIP-320). `from_follower`: any replica may serve
+    """Raise the error that prevents a client with `current_leader_epoch` (-1: none) from reading
+    here: no leader, a fenced or an unknown epoch (KIP-320). `from_follower`: any replica may serve
     (KIP-392)."""
     if from_follower and not partition.leads:
         partition.check_readable(current_leader_epoch)
@@ -242,8 +242,8 @@ def check_may_read(partition: Partition, current_leader_epoch: int, *, from_foll
 
 
 def divergence(log: Log, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-    """The offset at which a reader's log diverges from ours, by the epoch of its last record before
-    `offset` (KIP-595); None if it does not. An epoch of -1 is not checked. Raises
+    """Return the offset at which a reader's log diverges from ours, found by the epoch of its last
+    record before `offset` (KIP-595), or None if it does not. An epoch of -1 is not checked. Raises
     KafkaError(OFFSET_OUT_OF_RANGE) if the offset is unknown."""
     if last_fetched_epoch == NO_EPOCH:
         return None
@@ -255,7 +255,7 @@ def divergence(log: Log, offset: int, last_fetched_epoch: int) -> EpochEnd | Non
 
 
 def _holds_zstd(log: Log, records: Slice) -> bool:
-    """Whether the first batch is compressed with zstd. Raises StorageError."""
+    """Return whether the first batch is compressed with zstd. Raises StorageError."""
     if isinstance(records, BytesSlice):
         head = records.data[_CODEC_AT : _CODEC_AT + 1]
     else:

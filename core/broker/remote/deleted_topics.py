@@ -1,7 +1,8 @@
 """Deletes the remote segments of deleted topics.
 
-The leader of their partition of `__remote_log_metadata` does it, which every broker knows and which
-outlives their own leaders. After `LATE_S`, it deletes objects that arrived later.
+This is the task of the leader of their partition of `__remote_log_metadata`, which every broker
+knows and which outlives the topics' own leaders. After `LATE_S`, it deletes objects that arrived
+later.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from pk.core.values import TopicIdPartition
 logger = logging.getLogger("pk.remote")
 
 GONE_S: Final = 60.0
-"""How long a topic must be missing from the image before its remote segments are deleted."""
+"""How long a topic must be missing from the image before its remote segments are deleted, in
+seconds."""
 LATE_S: Final = 3600.0
-"""When the objects of a deleted topic are listed once more: no upload takes longer."""
+"""The time after which the objects of a deleted topic are listed once more, in seconds: no upload
+takes longer."""
 FORGOTTEN_S: Final = 6 * 3600.0
-"""The time after that until a broker that does not lead forgets the topic."""
+"""The time after that until a broker that does not lead forgets the topic, in seconds."""
 
 
 class DeletedTopics:
-    """The partitions of deleted topics that this broker has to delete."""
+    """The partitions of deleted topics whose remote segments this broker must delete."""
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class DeletedTopics:
         busy: set[TopicIdPartition],
         start_soon: Callable[..., None],
     ) -> None:
-        """`busy` has the partitions with a task that is under way."""
+        """`busy` has the partitions with a running task."""
         self._tasks = tasks
         self._deleter = deleter
         self._busy = busy
@@ -45,7 +48,7 @@ class DeletedTopics:
         self._missing_since: dict[TopicIdPartition, float] = {}
 
     async def check(self) -> None:
-        """Delete the segments of topics that are gone, for which this broker is responsible."""
+        """Delete the segments of deleted topics for which this broker is responsible."""
         now, image = self._tasks.clock.time(), self._tasks.state.image
         for segments in self._tasks.topic.all():
             await let_others_run()

@@ -1,8 +1,8 @@
 """Reads and writes `__remote_log_metadata` from any broker.
 
-Each broker follows the partitions of the topic that concern it, from their beginning: from its own
-log if it leads them, else from the leader. A record is written to the leader of its partition,
-and counts only when this broker has read it again. So all brokers judge it by the same order of
+Each broker follows the partitions of the topic that it needs, from their beginning: from its own
+log if it leads them, else from the leader. A record is written to the leader of its partition, and
+counts only when this broker has read it again. Therefore all brokers judge it by the same order of
 records.
 """
 
@@ -50,15 +50,16 @@ from pk.core.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 logger = logging.getLogger("pk.remote")
 
 TIMEOUT_MS: Final = 10_000
-"""The time limit for one request, and for a record to be read again."""
+"""The timeout of one request, and the time within which a written record must be read again, in
+ms."""
 READ_BYTES: Final = 1 << 20
 WAIT_S: Final = 0.5
-"""How long to wait for new records before looking up their leader again."""
+"""How long to wait for new records before looking up their leader again, in seconds."""
 ALL_IN_SYNC: Final = -1
 
 
 class _Tail:
-    """How far a partition of the topic was read."""
+    """How far this broker has read a partition of the topic."""
 
     def __init__(self) -> None:
         self.offset = 0
@@ -66,7 +67,8 @@ class _Tail:
 
 
 class RemoteLogMetadataTopic:
-    """One broker's view of the topic. The segments of a partition are in one of its partitions."""
+    """One broker's view of the topic. The segments of one partition are all in the same partition
+    of the topic."""
 
     def __init__(
         self,
@@ -78,9 +80,9 @@ class RemoteLogMetadataTopic:
         clock: Clock,
         start_soon: Callable[..., None],
     ) -> None:
-        """The arguments are the parts of the broker that it uses. `new_links` makes connections to
-        brokers: a partition that is read from another broker has its own, since a Fetch that waits
-        would delay others. `start_soon` runs a background task."""
+        """The arguments are the parts of the broker that it uses. `new_links` connects to brokers:
+        each partition that is read from another broker has its own connections, since a Fetch that
+        waits would delay other requests. `start_soon` starts a background task."""
         self._state = state
         self._replicas = replicas
         self._new_links = new_links
@@ -92,10 +94,10 @@ class RemoteLogMetadataTopic:
         self._tails: dict[int, _Tail] = {}
         self._segments: dict[TopicIdPartition, RemoteSegments] = {}
         self._refused = ""
-        """The last error of creating the topic."""
+        """The last error of the topic's creation."""
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._links.close()
         for tail in self._tails.values():
             if tail.links is not None:
@@ -104,14 +106,14 @@ class RemoteLogMetadataTopic:
     # --- known segments ---
 
     def segments(self, partition: RemotePartition) -> RemoteSegments:
-        """The remote segments of a partition, as far as they were read; kept up to date."""
+        """Return the remote segments of a partition, which later records update."""
         found = self._segments.get(partition.key)
         if found is None:
             found = self._segments[partition.key] = RemoteSegments(partition)
         return found
 
     def all(self) -> list[RemoteSegments]:
-        """The segments of every partition with records in the parts read so far."""
+        """Return the segments of every partition with records in the parts read so far."""
         return list(self._segments.values())
 
     def forget(self, partition: RemotePartition) -> None:
@@ -120,13 +122,13 @@ class RemoteLogMetadataTopic:
 
     @property
     def partitions(self) -> int:
-        """How many partitions the topic has; 0 if it does not exist."""
+        """The number of the topic's partitions; 0 if it does not exist."""
         topic = self._state.image.topics.get(REMOTE_METADATA_TOPIC)
         return len(topic.partitions) if topic is not None else 0
 
     async def create(self) -> bool:
-        """Have the topic created if it is missing; returns whether it exists. A refusal is logged
-        once; the next task tries again."""
+        """Create the topic if it is missing. Returns whether it exists. A refusal is logged once;
+        the next task tries again."""
         if self.partitions:
             return True
         try:
@@ -139,13 +141,13 @@ class RemoteLogMetadataTopic:
         return bool(self.partitions)
 
     def _say_refused(self, why: str) -> None:
-        """Log it once, though each task tries again."""
+        """Log a refusal once, though each task tries again."""
         if why != self._refused:
             self._refused = why
             logger.warning("%s was not created: %s", REMOTE_METADATA_TOPIC, why)
 
     def number_for(self, key: TopicIdPartition) -> int:
-        """The partition of the topic for records about `key`. The topic exists."""
+        """Return the topic's partition for records about `key`. The topic must exist."""
         return metadata_partition(key, self.partitions)
 
     def follow(self, numbers: Iterable[int]) -> None:
@@ -156,7 +158,7 @@ class RemoteLogMetadataTopic:
                 self._start_soon(self._read, number)
 
     def is_leader(self, number: int) -> bool:
-        """Whether this broker leads a partition of the topic."""
+        """Return whether this broker leads a partition of the topic."""
         own = self._replicas.find(REMOTE_METADATA_TOPIC, number)
         return own is not None and own.leads and own.offline is None
 
@@ -180,7 +182,7 @@ class RemoteLogMetadataTopic:
 
     async def _read_more(self, number: int, tail: _Tail) -> None:
         own = self._replicas.find(REMOTE_METADATA_TOPIC, number)
-        # A follower learns of a new high watermark only with its next fetch, and every note would
+        # A follower learns of a new high watermark only with its next fetch, and every record would
         # wait for that.
         if own is not None and own.leads and own.offline is None:
             data = await self._read_own(own, tail.offset)
@@ -191,8 +193,8 @@ class RemoteLogMetadataTopic:
             self._purgatory.touch(tail)
 
     async def _read_own(self, own: Partition, offset: int) -> bytes:
-        """The bytes of this broker's own replica from `offset` on; empty if no records arrive in
-        time."""
+        """Return the bytes of this broker's own replica from `offset` on; empty if no records
+        arrive in time."""
         if offset >= own.high_watermark:
             deadline = self._clock.time() + WAIT_S
             await self._purgatory.until(lambda: own.high_watermark > offset, (own,), deadline)
@@ -205,7 +207,7 @@ class RemoteLogMetadataTopic:
         )
 
     async def _read_leader(self, number: int, tail: _Tail) -> bytes:
-        """The same from another broker. Raises KafkaError, PeerLost."""
+        """Like `_read_own`, but from another broker. Raises KafkaError, PeerLost."""
         leader = self._leader_of(number)
         if tail.links is None:
             tail.links = self._new_links()
@@ -227,8 +229,8 @@ class RemoteLogMetadataTopic:
         return b""
 
     async def _replay(self, data: bytes, tail: _Tail) -> None:
-        """Replay whole batches. Raises CorruptBatch at one that the leader's disk has damaged: it
-        is read again until the leader has repaired it."""
+        """Replay whole batches. Raises CorruptBatch at a batch that the leader's disk has damaged;
+        the read is repeated until the leader has repaired it."""
         view = memoryview(data)
         for position, header in iter_headers(data):
             check_crc(view, position, header)
@@ -251,17 +253,17 @@ class RemoteLogMetadataTopic:
     # --- writing ---
 
     async def write(self, record: Record) -> None:
-        """Write a record, and return when this broker has read it: whether it took effect is seen
-        in the segments. Raises KafkaError; then it may have been written all the same."""
+        """Write a record, and wait until this broker has read it. The segments show whether it took
+        effect. Raises KafkaError; even then the record may have been written."""
         await self.write_all(record.partition.key, [record])
 
     async def set_state(self, segment: RemoteSegment, state: SegmentState) -> None:
-        """Write that a segment has another state. Raises KafkaError, as `write` does."""
+        """Write a segment's new state. Raises KafkaError, like `write`."""
         now_ms, node_id = self._clock.now_ms(), self._state.node_id
         await self.write(SegmentUpdate(segment.partition, segment.id, node_id, now_ms, state))
 
     async def write_all(self, key: TopicIdPartition, written: Sequence[Record]) -> None:
-        """The same for some records about one partition, as one batch."""
+        """Like `write`, for several records about one partition, in one batch."""
         number = self.number_for(key)
         self.follow([number])
         now_ms = self._clock.now_ms()
@@ -273,8 +275,8 @@ class RemoteLogMetadataTopic:
         await self._until_read(number, offset + len(written))
 
     async def catch_up(self, key: TopicIdPartition) -> None:
-        """Return when this broker has read all records about `key` that were written before.
-        Raises KafkaError."""
+        """Wait until this broker has read all records about `key` that were written before this
+        call. Raises KafkaError."""
         number = self.number_for(key)
         self.follow([number])
         try:
@@ -321,11 +323,11 @@ class RemoteLogMetadataTopic:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def _end_of(self, number: int) -> int:
-        """The end of the committed records in a partition of the topic."""
+        """Return the end of the committed records in a partition of the topic."""
         own = self._replicas.find(REMOTE_METADATA_TOPIC, number)
         if own is not None and own.leads:
-            # Records that an earlier leader acknowledged are in the log, but maybe not yet below
-            # the watermark.
+            # Records that an earlier leader acknowledged are in the log, but perhaps not yet below
+            # the high watermark.
             return own.log.state.log_end_offset
         asked = ListOffsetsPartition(partition_index=number, timestamp=LATEST_TIMESTAMP)
         request = ListOffsetsRequest(
@@ -339,7 +341,8 @@ class RemoteLogMetadataTopic:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _leader_of(self, number: int) -> int:
-        """The leader of a partition of the topic, which is another broker. Raises KafkaError."""
+        """Return the leader of a partition of the topic, which must be another broker. Raises
+        KafkaError."""
         found = self._state.leader_of(REMOTE_METADATA_TOPIC, number)
         if found is None or found[0] < 0 or found[0] == self._state.node_id:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)

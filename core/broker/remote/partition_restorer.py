@@ -1,7 +1,7 @@
 """Lets a partition take over the segments of a lost cluster (`pk cluster restore`).
 
-It writes new metadata from the objects in the store, and the log begins after them, with the leader
-epochs and the producers of the last one (core/log/remote/restoring.py).
+It writes new metadata from the objects in the store. The log begins after these segments, with the
+leader epochs and the producers of the last one (core/log/remote/restoring.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pk.core.meta.events import RestoredLog
 logger = logging.getLogger("pk.remote")
 
 RESTORED_AT_ONCE: Final = 500
-"""How many segments of a lost cluster one batch of metadata has."""
+"""The number of segments of a lost cluster in one batch of metadata."""
 
 
 class PartitionRestorer:
@@ -42,12 +42,12 @@ class PartitionRestorer:
         self._replicas = replicas
 
     def is_due(self, partition: Partition) -> bool:
-        """Whether this broker will lead a partition whose log it must restore first."""
+        """Return whether this broker will lead a partition whose log it must restore first."""
         return partition.leader == self._tasks.state.node_id and partition.awaits_restore
 
     async def restore(self, partition: Partition, remote: RemoteLog) -> None:
-        """Let a partition begin with the segments of a lost cluster, and lead it. A step that fails
-        is done again in a later turn. Raises KafkaError, RemoteStorageError, OSError."""
+        """Begin the partition's log after the segments of a lost cluster, and lead the partition. A
+        later turn repeats a step that failed. Raises KafkaError, RemoteStorageError, OSError."""
         assert partition.image is not None and partition.image.restored is not None
         restored, place = partition.image.restored, remote_partition(partition)
         await self._tasks.topic.catch_up(place.key)
@@ -84,7 +84,7 @@ class PartitionRestorer:
             args = (offset, start, epochs, producers, now_ms)
             await self._replicas.tasks.off_loop(partition, restart, *args)
             partition.high_watermark = log.state.log_end_offset
-            # Otherwise the log would begin at its end after a crash.
+            # Without this, the log would begin at its end after a crash.
             await offload(log.log_dir.write_log_start_offsets, directory=log.log_dir.path)
         finally:
             partition.busy = False
@@ -96,7 +96,7 @@ class PartitionRestorer:
     def _stored_segments(
         self, partition: RemotePartition, restored: RestoredLog
     ) -> list[FoundSegment]:
-        """The whole objects of a partition. Reads the store: in a thread."""
+        """Return the complete objects of a partition. Reads the store, so it runs in a thread."""
         own, node_id = self._tasks.state.image.cluster_id, self._tasks.state.node_id
         segments: list[FoundSegment] = []
         for cluster_id in dict.fromkeys((*restored.cluster_ids, own)):
@@ -111,9 +111,9 @@ class PartitionRestorer:
 def _missing(
     segments: RemoteSegments, restored: RestoredLog, found: list[FoundSegment], plan: PartitionPlan
 ) -> str:
-    """A sentence about what the store lacks of a partition that is restored; "" if it has all. The
-    store may list late, or answer in part, and no offset is given up for that."""
-    if segments.is_noted:  # it is restored again, and much may have expired since
+    """Return a sentence about what the store lacks of a partition that is being restored; "" if it
+    has all. The store may list late, or only a part, and no offset may be given up for that."""
+    if segments.is_noted:  # restored before, so many segments may have expired since
         ids = {one.segment.id for one in found}
         for known in segments:
             if known.state is SegmentState.COPY_FINISHED and known.id not in ids:

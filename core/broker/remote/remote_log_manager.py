@@ -3,13 +3,13 @@ RemoteLogManager.
 
 Every `remote.log.manager.task.interval.ms` each partition that this broker leads gets its turn, in
 a task of its own. A turn begins with reading all metadata that earlier leaders wrote. A step that
-changes something is written before and after it is done, so that a later leader finds unfinished
+changes something is recorded before and after it is done, so that a later leader finds unfinished
 steps:
 
     copy      COPY_STARTED, the object, COPY_FINISHED       (segment_copier.py)
     delete    DELETE_STARTED, the object is removed, DELETE_FINISHED    (segment_deleter.py)
 
-A turn that failed is tried again after `RETRY_S`, then ever later, up to `RETRY_S_MAX` (tasks.py).
+A turn that failed is repeated after `RETRY_S`; the pause doubles up to `RETRY_S_MAX` (tasks.py).
 
 A partition that takes over the segments of a lost cluster is led when its log is restored
 (partition_restorer.py). If remote storage is turned off for a topic, its leaders delete everything
@@ -49,32 +49,33 @@ from pk.core.values import TopicIdPartition, TopicPartition
 logger = logging.getLogger("pk.remote")
 
 FIRST_S_MAX: Final = 1.0
-"""The longest time until the first turn after the start."""
+"""The longest time until the first turn after the start, in seconds."""
 SCAN_S: Final = 6 * 3600.0
-"""How often a leader looks for objects that are not segments: one LIST request for each 1,000
-objects of a partition."""
+"""The interval at which a leader looks for objects that are not segments, in seconds: one LIST
+request for each 1,000 objects of a partition."""
 
 
 class RemoteLogManager:
-    """The turns of one broker's partitions. `run` gives them."""
+    """Gives the turns of one broker's partitions in `run`."""
 
     def __init__(
         self, tasks: RemoteTasks, replicas: Replicas, start_soon: Callable[..., None]
     ) -> None:
-        """`start_soon` runs a background task of the broker's."""
+        """`start_soon` starts a background task."""
         self._tasks = tasks
         self._replicas = replicas
         self._start_soon = start_soon
         self._busy: set[TopicIdPartition] = set()
-        """The partitions whose turn is under way."""
+        """The partitions with a running turn."""
         self.deleter = SegmentDeleter(tasks)
         self.copier = SegmentCopier(tasks, self.deleter)
         self._restorer = PartitionRestorer(tasks, replicas)
         self._deleted_topics = DeletedTopics(tasks, self.deleter, self._busy, start_soon)
         self._epochs: dict[TopicIdPartition, int] = {}
-        """The leader epoch in which all metadata of earlier leaders was read."""
+        """The leader epoch in which this broker read all metadata of earlier leaders."""
         self._scanned: dict[TopicIdPartition, float] = {}
-        """When this broker looked for objects that are not segments, in its leadership."""
+        """The last time at which this broker looked for objects that are not segments, in its
+        current leadership."""
 
     async def run(self) -> None:
         """Give turns until cancelled."""
@@ -103,7 +104,7 @@ class RemoteLogManager:
 
     @property
     def fetched_bytes(self) -> int:
-        """How many bytes of records came from the store."""
+        """The number of bytes of records that were fetched from the store."""
         return self._tasks.reads.fetched_bytes
 
     @property
@@ -113,17 +114,17 @@ class RemoteLogManager:
 
     @property
     def trouble(self) -> dict[TopicPartition, str]:
-        """Why the last turn of a partition did not do all that was due."""
+        """The reason why the last turn of a partition did not do all that was due."""
         return self._tasks.failures.trouble
 
     @property
     def orphans(self) -> dict[TopicPartition, list[str]]:
-        """The objects that are not segments, and that were kept when a leader last looked."""
+        """The objects that are not segments, and that the leader's last scan has kept."""
         return self.deleter.orphans
 
     @property
     def is_idle(self) -> bool:
-        """Whether no turn is under way."""
+        """Whether no turn is running."""
         return not self._busy
 
     def _configure(self) -> None:
@@ -137,16 +138,16 @@ class RemoteLogManager:
         self._tasks.reads.configure()
 
     def _is_tiered(self, partition: Partition) -> bool:
-        """Whether it may have remote segments. A broker that was down while remote storage was
-        turned off knows none."""
+        """Return whether the partition may have remote segments. A broker that was down while
+        remote storage was turned off knows none."""
         config = partition.config
         if config.remote_storage_enable or config.remote_log_delete_on_disable:
             return True
         return partition.remote is not None and len(partition.remote.segments) > 0
 
     def image_changed(self, image: MetadataImage, found: Changes) -> None:
-        """See `ImageListener`: partitions that are tiered get their remote segments, and new
-        leaders their first turn."""
+        """Give partitions that are tiered their remote segments, and new leaders their first turn
+        (see `ImageListener`)."""
         if not self._tasks.topic.partitions:
             if any(change.new.restored is not None for change in found.partitions):
                 self._start_soon(self.check)
@@ -165,7 +166,7 @@ class RemoteLogManager:
                 self._begin(partition)
 
     def _has_turns(self, partition: Partition) -> bool:
-        """Whether this broker has anything to do for a partition."""
+        """Return whether this broker has anything to do for a partition."""
         mine = partition.leads or self._restorer.is_due(partition) or has_gap(partition)
         return mine and partition.offline is None
 
@@ -196,7 +197,7 @@ class RemoteLogManager:
             self._busy.discard(key)
 
     async def _retry(self, partition: Partition) -> None:
-        """Give a partition another turn when it may try again."""
+        """Wait until the partition may try again, and give it another turn."""
         key = remote_partition(partition).key
         retry_at = self._tasks.failures.retry_at.get(key, 0.0)
         await trio.sleep(max(0.0, retry_at - self._tasks.clock.time()))
@@ -205,8 +206,8 @@ class RemoteLogManager:
             self._begin(partition)
 
     async def serve(self, partition: Partition) -> None:
-        """One turn of a partition that this broker leads: copy, then delete expired segments.
-        Raises KafkaError, RemoteStorageError, OSError."""
+        """Do one turn of a partition that this broker leads: copy segments, then delete expired
+        ones. Raises KafkaError, RemoteStorageError, OSError."""
         remote = partition.remote
         assert remote is not None
         if has_gap(partition) and not partition.busy:
@@ -247,8 +248,8 @@ class RemoteLogManager:
     async def _find_epochs(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
         """Read the leader epochs of remote records from the store if this broker has lost them with
         its file: without them, the segments cannot be found, and would count as unknown. A segment
-        has the epochs from the start that the log had when the segment was copied, so several
-        segments may be needed. Raises RemoteStorageError."""
+        has the epochs from the log start at the time of its copy, so several segments may be
+        needed. Raises RemoteStorageError."""
         state = partition.log.state
         while (segment := remote.last_before_local(partition.log)) is not None:
             before = state.epochs.entries[:1]
@@ -264,11 +265,11 @@ class RemoteLogManager:
             state.epochs.precede(e for e in tail.epochs if e.start_offset <= segment.end_offset)
             state.epochs.truncate_start(state.log_start_offset)
             if state.epochs.entries[:1] == before:
-                return  # the object has other epochs than its note says
+                return  # the object has other epochs than its metadata
 
     def _find_start(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
-        """Let the log of a new leader begin with the first record that there is. The last leader
-        may have deleted others in the store, and this broker may not know that, or have forgotten
+        """Advance a new leader's log start to the first existing record. The last leader may have
+        deleted earlier ones in the store, and this broker may not know that, or may have forgotten
         it in a crash. Raises KafkaError."""
         if not still_leads(partition, epoch) or partition.busy:
             return
@@ -283,5 +284,5 @@ class RemoteLogManager:
 
 
 def range_of_own(topic: RemoteLogMetadataTopic) -> list[int]:
-    """The partitions of the topic that this broker leads."""
+    """Return the partitions of the topic that this broker leads."""
     return [number for number in range(topic.partitions) if topic.is_leader(number)]

@@ -1,8 +1,8 @@
 """Copies the closed segments of partitions that this broker leads to remote storage.
 
-A copy that failed begins again under the same segment id, so that nothing is written to the
-metadata while the store is away. It is deleted if the segment is no longer due, or if another
-broker leads.
+A failed copy begins again under the same segment id, so that nothing is written to the metadata
+while the store is unavailable. It is deleted if the segment is no longer due, or if another broker
+leads.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ logger = logging.getLogger("pk.remote")
 
 
 class _Begun(NamedTuple):
-    """A copy that is under way, or failed and is tried again."""
+    """A copy that is running, or has failed and will be repeated."""
 
     epoch: int
     record: RemoteSegment
     topic: TopicState | None
-    """The topic as the object describes it: an upload that ends late must not differ from the next
-    one."""
+    """The topic's state as the object records it. A repeated upload writes the same one, because
+    the first upload may still end after it."""
 
 
 class SegmentCopier:
@@ -49,7 +49,7 @@ class SegmentCopier:
         self._deleter = deleter
         config = tasks.state.config
         self.limiter = trio.CapacityLimiter(config.remote_log_manager_copier_thread_pool_size)
-        """How many partitions copy at the same time."""
+        """Limits how many partitions copy at the same time."""
         self.quota = Quota(
             tasks.clock,
             config.remote_log_manager_copy_max_bytes_per_second,
@@ -59,16 +59,17 @@ class SegmentCopier:
         self._begun: dict[TopicIdPartition, _Begun] = {}
 
     def forget(self, key: TopicIdPartition) -> None:
-        """Do not continue a copy that failed."""
+        """Forget a failed copy instead of continuing it."""
         self._begun.pop(key, None)
 
     def copying(self, key: TopicIdPartition, epoch: int) -> tuple[Uuid, ...]:
-        """The segment that this leader is copying, or tries to."""
+        """Return the segment that this leader is copying, or has failed to copy."""
         begun = self._begun.get(key)
         return (begun.record.id,) if begun is not None and begun.epoch == epoch else ()
 
     async def copy_next(self, partition: Partition, remote: RemoteLog, epoch: int) -> bool:
-        """Copy the next segment that is due; False if there is none, or the leadership is over."""
+        """Copy the next segment that is due. Returns False if there is none, or the leadership has
+        ended."""
         if not still_leads(partition, epoch) or partition.busy:
             return False
         log = partition.log
@@ -119,7 +120,8 @@ class SegmentCopier:
 
     @staticmethod
     def _is_same(begun: _Begun, record: RemoteSegment, epoch: int, remote: RemoteLog) -> bool:
-        """Whether a failed copy can continue as it began. A new one would begin with `record`."""
+        """Return whether a failed copy can continue as it began. A new one would begin with
+        `record`."""
         known = remote.segments.get(begun.record.id)
         if begun.epoch != epoch or known is None or known.state is not SegmentState.COPY_STARTED:
             return False
@@ -161,7 +163,7 @@ class SegmentCopier:
         try:
             await self._tasks.topic.set_state(record, SegmentState.COPY_FINISHED)
         except KafkaError:
-            remote.is_current = False  # it may be written: the next turn finds out first
+            remote.is_current = False  # the record may be written; the next turn reads that first
             raise
         known = remote.segments.get(record.id)
         if known is None or known.state is not SegmentState.COPY_FINISHED:
@@ -177,7 +179,7 @@ class SegmentCopier:
         )
 
     async def _give_up(self, record: RemoteSegment) -> None:
-        """Delete what a failed copy may have left. If that fails too, a later turn does it."""
+        """Delete the remains of a failed copy. If that fails too, a later turn deletes them."""
         try:
             await self._deleter.delete(record)
         except (KafkaError, RemoteStorageError) as e:

@@ -1,9 +1,9 @@
 """Deletes unneeded data from remote storage: expired segments, segments of a topic whose remote
 storage was turned off, and objects that are not segments.
 
-A request whose answer was lost, or that arrives after its sender gave up, can leave an object that
-is not a segment. So leaders compare the store's list with the metadata, when they become leaders
-and every `SCAN_S`, and delete such objects.
+A request whose response was lost, or that arrives after its sender gave up, can leave an object
+that is not a segment. Therefore leaders compare the store's list with the metadata, when they
+become leaders and every `SCAN_S`, and delete such objects.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class SegmentDeleter:
         self._tasks = tasks
         threads = tasks.state.config.remote_log_manager_expiration_thread_pool_size
         self.limiter = trio.CapacityLimiter(threads)
-        """How many partitions delete at the same time."""
+        """Limits how many partitions delete at the same time."""
         self.orphans: dict[TopicPartition, list[str]] = {}
-        """The objects that are not segments, and that were kept when a leader last looked."""
+        """The objects that are not segments, and that the leader's last scan has kept."""
 
     async def delete_due(
         self, partition: Partition, remote: RemoteLog, epoch: int, copying: tuple[Uuid, ...]
@@ -72,15 +72,16 @@ class SegmentDeleter:
         await self._delete_segments(partition, due.segments, epoch)
 
     async def delete_all(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
-        """Remote storage was turned off for the topic: the log begins with its local segments, and
-        nothing of it stays in the store."""
+        """Delete all segments, since remote storage was turned off for the topic and the log begins
+        with its local segments."""
         segments = list(remote.segments)
         async with self.limiter:
             for segment in segments:
                 off = not partition.config.remote_storage_enable and not has_gap(partition)
                 if not off or not still_leads(partition, epoch):
                     return
-                # Otherwise a later leader copied it, when it was turned on again.
+                # A segment of a later epoch was copied by a later leader, after remote storage was
+                # turned on again.
                 if not segment.epochs or segment.epochs[-1].epoch <= epoch:
                     await self.delete(segment)
 
@@ -94,7 +95,7 @@ class SegmentDeleter:
                 await self.delete(segment)
 
     async def delete(self, segment: RemoteSegment) -> None:
-        """Delete a segment: note it, remove the object, note that it is gone. Raises KafkaError,
+        """Delete a segment: record the start, remove the object, record the end. Raises KafkaError,
         RemoteStorageError."""
         try:
             if segment.state is not SegmentState.DELETE_STARTED:
@@ -110,13 +111,13 @@ class SegmentDeleter:
         self._tasks.metrics.deleted_segments += 1
 
     async def delete_orphans(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
-        """Delete the objects of a partition that are not segments of it and are not needed. Raises
+        """Delete the objects of a partition that are neither its segments nor needed. Raises
         KafkaError, RemoteStorageError."""
         known = remote_partition(partition)
         async with self.limiter:
             listed = await self._listed(known)
-            # Every object was announced in the metadata before it was written, so after the list
-            # was made all of them are known, or were deleted.
+            # Every object was announced in the metadata before it was written. So after this, each
+            # listed object is a known segment, or was deleted, or is an orphan.
             await self._tasks.topic.catch_up(known.key)
             kept: list[str] = []
             for segment_id, stored in listed.items():
@@ -133,14 +134,14 @@ class SegmentDeleter:
     async def _delete_orphan(
         self, partition: Partition, remote: RemoteLog, stored: StoredObject
     ) -> bool:
-        """Delete an object if the topic is no longer tiered, or the log begins after it, or its
-        offsets are on this disk or in segments. Otherwise it stays: if metadata was lost, it may be
+        """Delete an object if the topic is no longer tiered, if the log begins after it, or if its
+        offsets are on this disk or in segments. Otherwise keep it: if metadata was lost, it may be
         the only copy. Returns whether it is gone."""
         name, log = stored.name, partition.log
         try:
             tail = await self._tasks.ask_store(find_tail, self._tasks.storage, name, stored.size)
         except RemoteObjectMissing:
-            return True  # the list was late
+            return True  # the list was outdated
         except DamagedObject:
             return False  # its records are unknown
         start, end = max(tail.start_offset, log.state.log_start_offset), tail.end_offset
@@ -160,13 +161,14 @@ class SegmentDeleter:
                 await self._tasks.ask_store(self._tasks.storage.delete, stored.name)
 
     async def _listed(self, partition: RemotePartition) -> dict[Uuid, StoredObject]:
-        """The objects of a partition, by the ids of their segments. Raises RemoteStorageError."""
+        """Return the objects of a partition, by the ids of their segments. Raises
+        RemoteStorageError."""
         folder = partition_folder(self._tasks.state.cluster_id, partition)
 
         def listed() -> dict[Uuid, StoredObject]:
             by_id: dict[Uuid, StoredObject] = {}
             for found in self._tasks.storage.list(folder):
-                with suppress(ValueError):  # something else is in the folder
+                with suppress(ValueError):  # skip other objects in the folder
                     by_id[SegmentName.parse(found.name).id] = found
             return by_id
 

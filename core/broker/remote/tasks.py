@@ -27,8 +27,8 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 RETRY_S: Final = 0.5
-"""How long a turn that failed waits first; it doubles with each failure. This and the next two have
-the values of Kafka's `remote.log.manager.task.retry.*`."""
+"""The pause after a failed turn, in seconds; it doubles with each failure. This and the next two
+have the values of Kafka's `remote.log.manager.task.retry.*`."""
 RETRY_S_MAX: Final = 30.0
 RETRY_JITTER: Final = 0.2
 
@@ -63,12 +63,12 @@ class RemoteTasks:
         self.clock = clock
         self.random = random
         self.threads = trio.CapacityLimiter(1)
-        """Those that wait for the store."""
+        """Limits the threads that wait for the store."""
         self.failures = RemoteFailures(clock, random)
         self.metrics = RemoteMetrics()
 
     async def ask_store(self, fn: Callable[[*Args], T], *args: *Args) -> T:
-        """Run a function that uses the store in one of the threads."""
+        """Run a function that uses the store in one of the store's threads."""
         return await offload(fn, *args, limiter=self.threads)
 
 
@@ -79,11 +79,11 @@ class _InARow:
         self.since = now
         self.count = 0
         self.kinds: set[type[Exception]] = set()
-        """Those that were logged."""
+        """The types of exceptions that were logged."""
 
 
 class RemoteFailures:
-    """The failures of each partition, and when it may try again."""
+    """The failures of each partition, and the time at which it may try again."""
 
     def __init__(self, clock: Clock, random: Random) -> None:
         self._clock = clock
@@ -91,14 +91,14 @@ class RemoteFailures:
         self._in_a_row: dict[TopicIdPartition, _InARow] = {}
         self.retry_at: dict[TopicIdPartition, float] = {}
         self.trouble: dict[TopicPartition, str] = {}
-        """Why the last turn of a partition did not do all that was due."""
+        """The reason why the last turn of a partition did not do all that was due."""
 
     def __contains__(self, key: TopicIdPartition) -> bool:
-        """Whether the last turn of a partition failed."""
+        """Return whether the last turn of a partition failed."""
         return key in self._in_a_row
 
     def failed(self, key: TopicIdPartition, tp: TopicPartition, error: Exception) -> None:
-        """Note a failure. The log gets the first of each kind among failures in a row."""
+        """Record a failure. Of consecutive failures, only the first of each type is logged."""
         now, why = self._clock.time(), str(error) or repr(error)
         failures = self._in_a_row.setdefault(key, _InARow(now))
         wait_s = min(RETRY_S * 2.0 ** min(failures.count, 20), RETRY_S_MAX)
@@ -115,7 +115,7 @@ class RemoteFailures:
             logger.error("%s: a task of remote storage failed", tp, exc_info=error)
 
     def worked(self, key: TopicIdPartition, tp: TopicPartition) -> None:
-        """Note that all that was due was done."""
+        """Record that the turn did everything that was due."""
         self.trouble.pop(tp, None)
         self.retry_at.pop(key, None)
         failures = self._in_a_row.pop(key, None)
@@ -130,18 +130,18 @@ class RemoteFailures:
 
 
 def still_leads(partition: Partition, epoch: int) -> bool:
-    """Whether this broker leads a partition in that epoch, and its disk works."""
+    """Return whether this broker leads a partition in that epoch, and its disk works."""
     return partition.leads and partition.leader_epoch == epoch and partition.offline is None
 
 
 def has_gap(partition: Partition) -> bool:
-    """Whether the log begins with records that were only in remote storage, which was turned off
-    for the topic."""
+    """Return whether the log begins with records that were only in remote storage, which was turned
+    off for the topic."""
     state = partition.log.state
     is_tiered = partition.config.remote_storage_enable
     return not is_tiered and state.log_start_offset < state.local_log_start_offset
 
 
 def remote_partition(partition: Partition) -> RemotePartition:
-    """A partition as remote storage knows it."""
+    """Return the name and ids of a partition for remote storage."""
     return RemotePartition(partition.tp.topic, partition.topic_id, partition.tp.partition)

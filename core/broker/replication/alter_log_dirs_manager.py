@@ -1,17 +1,17 @@
 """Moves a partition's log to another log directory while it is read and written
 (AlterReplicaLogDirs, KIP-113).
 
-A *future* log in the other directory is filled from the current one, off the loop, until little is
-missing. Then, in one turn of the loop, the rest is copied and the future log gets its name: between
-two batches the partition switches logs. When the new name is durable, the old log is renamed, and
-removed `file.delete.delay.ms` later, since readers may still use it. A future log left by a stop, a
-crash or a full disk is continued from the offset up to which the two logs agree, since the log may
-have been truncated and have grown since. The mark of a damaged log, and the records cut off it,
-move along (core/log/damaged.py). If the log was synced (`flush.messages`), the copy is synced
-before it counts.
+A *future* log in the other directory is filled from the current one, off the event loop, until
+little is missing. Then, in one step of the event loop, the rest is copied and the future log gets
+its name: between two batches the partition switches logs. When the new name is durable, the old log
+is renamed, and removed `file.delete.delay.ms` later, since readers may still use it. A future log
+left by a stop, a crash or a full disk is continued from the offset up to which the two logs agree,
+since the log may have been truncated and have grown since. The mark of a damaged log, and the
+records that were truncated from it, are moved as well (core/log/damaged.py). If the log was synced
+(`flush.messages`), the copy is synced before it counts.
 
-`replica.alter.log.dirs.io.max.bytes.per.second` bounds the rate. If the log is truncated during the
-move, because its leader's has other records, the copy is truncated with it: the log may since have
+`replica.alter.log.dirs.io.max.bytes.per.second` limits the rate. If the log is truncated during the
+move, because its leader's has other records, the copy is truncated too: the log may since have
 grown past that offset again.
 """
 
@@ -42,34 +42,37 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker")
 
 COPY_BYTES = 1 << 20
-"""Copied in one turn through a thread, and the most that the loop copies itself at the end."""
+"""The number of bytes copied at a time in a thread, and the most that the event loop copies itself
+at the end."""
 PATIENCE_S = 0.001
 LOOK_AGAIN_S = 0.5
-"""The longest wait for the quota, which may be raised during the wait."""
+"""The longest wait for the quota, in seconds: the quota may be raised during the wait."""
 NOT_HERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 NEVER = 1 << 62
-"""A `flush.messages` from here on, as its default is, asks for no sync."""
+"""From this value on, which includes its default, `flush.messages` requires no sync."""
 
 
 class Move:
-    """One log on its way."""
+    """The move of one log."""
 
     def __init__(self, partition: Partition, directory: LogDir, before: Move | None = None) -> None:
-        """`before` ends first: it may still have the very files that this one begins with."""
+        """`before` is an earlier move that must end first, since it may still use the same
+        files."""
         self.partition = partition
         self.directory = directory
         self.before = before
         self.future: Log | None = None
         self.cut: int | None = None
-        """The offset at which the log was truncated since the last copied piece: from there on the
-        copy may differ."""
+        """The offset at which the log was truncated since the last copied piece; the copy may
+        differ from there on."""
         self.scope = trio.CancelScope()
         self.is_ending = False
-        """Whether it has stopped copying: it has finished, has failed, or is no longer wanted."""
+        """Whether the move has stopped copying: it has finished, has failed, or is no longer
+        wanted."""
         self.ended = trio.Event()
 
     def cancel(self) -> None:
-        """It is not wanted anymore."""
+        """End the move, which is no longer wanted."""
         self.is_ending = True
         self.scope.cancel()
 
@@ -85,8 +88,8 @@ class AlterLogDirsManager:
         quota: Quota,
         moved: Callable[[Partition], None],
     ) -> None:
-        """`quota` bounds how fast is copied; `moved(partition)` is called when a log has come to
-        its new directory."""
+        """`quota` limits the rate of copying; `moved(partition)` is called when a log is in its new
+        directory."""
         self._replicas = replicas
         self._dirs = dirs
         self._start_soon = start_soon
@@ -96,7 +99,7 @@ class AlterLogDirsManager:
         self._moves: dict[TopicPartition, Move] = {}
 
     def moves(self, directory: LogDir) -> list[Move]:
-        """The moves into a directory, without one that has just come to its end."""
+        """Return the moves into a directory, except one that has just finished."""
         return [
             move
             for move in self._moves.values()
@@ -106,9 +109,9 @@ class AlterLogDirsManager:
         ]
 
     def move(self, topic: str, number: int, path: str) -> None:
-        """Begin to move a partition's log to the directory at `path`; a move in progress to another
+        """Begin to move a partition's log to the directory at `path`. A move in progress to another
         directory ends, and a move to the log's own directory means that it stays. If the broker
-        does not hold the partition (yet), its log will be created in that directory, which
+        does not have the partition (yet), its log will be created in that directory, which
         REPLICA_NOT_AVAILABLE reports. Raises LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT for a
         directory that is cordoned, KAFKA_STORAGE_ERROR, and the errors of `Replicas.partition`."""
         directory = next((d for d in self._dirs.directories if d.path == path.rstrip("/")), None)
@@ -138,7 +141,7 @@ class AlterLogDirsManager:
             self._begin(Move(partition, directory, current))
 
     def resume(self) -> None:
-        """Go on with the moves that a stop of this broker interrupted."""
+        """Continue the moves that a stop of this broker interrupted."""
         for directory in self._dirs.usable:
             for tp in list(directory.futures):
                 partition = self._replicas.find(*tp)
@@ -146,7 +149,7 @@ class AlterLogDirsManager:
                     self._begin(Move(partition, directory))
 
     def _cut(self, partition: Partition, offset: int) -> None:
-        """The partition's log ends at `offset` now, or is empty there."""
+        """Note that the partition's log was truncated at `offset`, or restarted there."""
         move = self._moves.get(partition.tp)
         if move is not None and move.partition is partition:
             move.cut = offset if move.cut is None else min(move.cut, offset)
@@ -167,7 +170,7 @@ class AlterLogDirsManager:
         except StorageError as e:
             logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
             self._replicas.failures.report(e)
-        except KafkaError as e:  # a batch is damaged: it stays where `pk log verify` will find it
+        except KafkaError as e:  # a batch is damaged; `pk log verify` must find it
             logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
             damaged = True
         finally:
@@ -183,7 +186,7 @@ class AlterLogDirsManager:
                 move.ended.set()
 
     async def _leave(self, future: Log, *, remove: bool) -> None:
-        """Take a future log away, or leave it for the next start."""
+        """Delete a future log, or keep it for the next start."""
         try:
             await offload(self._dirs.give_up if remove else _abandon, future)
         except StorageError as e:
@@ -234,7 +237,7 @@ class AlterLogDirsManager:
             cut = cut_at(
                 future.state.epochs, future.state.log_end_offset, ours.epoch, ours.end_offset
             )
-            if cut is None:  # no epoch in common: nothing says that any of it is the same
+            if cut is None:  # without a common epoch, nothing shows that any records are the same
                 now_ms = self._replicas.clock.now_ms()
                 await offload(
                     future.segments.restart_at,
@@ -260,20 +263,20 @@ class AlterLogDirsManager:
             copied = await offload(_copy_some, partition.log, future, self._replicas.clock.now_ms())
         except KafkaError:
             if partition.busy or move.cut is not None:
-                return True  # the log was cut under our hands
+                return True  # the log was truncated during the copy
             raise
         self._quota.passed(copied)
         await trio.lowlevel.checkpoint()
         return copied >= COPY_BYTES
 
     def _switch(self, partition: Partition, future: Log, rest: bytes) -> bool:
-        """Copy the rest and switch over, without a checkpoint: no append or read comes in between.
-        Returns False if the rest was incomplete."""
+        """Copy the rest and switch logs, without a checkpoint, so that no append or read comes in
+        between. Returns False if the rest was incomplete."""
         log = partition.log
         if rest:
             future.appender.append_as_follower(rest, self._replicas.clock.now_ms())
         elif future.state.log_end_offset < log.state.log_end_offset:
-            # Compaction left no records before an active segment that is empty.
+            # Compaction has removed all records before the empty active segment.
             future.segments.roll_to(log.state.log_end_offset, self._replicas.clock.now_ms())
         if future.state.log_end_offset != log.state.log_end_offset:
             return False
@@ -288,7 +291,7 @@ class AlterLogDirsManager:
         return True
 
     async def _take_away(self, partition: Partition, future: Log, log: Log) -> None:
-        """Remove the log that is not the partition's anymore, once its successor is safe."""
+        """Delete the previous log of the partition, once the new one is safe."""
         await offload(self._dirs.settle, future, log, directory=future.log_dir.path)
         path = self._dirs.take_away(log)
         self._replicas.deletion.remove_later(path, partition.config.file_delete_delay_ms)
@@ -316,11 +319,12 @@ def _copy_some(log: Log, future: Log, now_ms: int) -> int:
     except KafkaError as e:
         if e.code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
-        return COPY_BYTES  # retention deleted it: try again from the log's new start
+        return COPY_BYTES  # retention deleted the records: try again from the new log start
     if data:
         base = read_header(data).base_offset
         if base < future.state.log_end_offset == future.state.log_start_offset:
-            # The log begins inside of this batch (DeleteRecords), and the future log is empty.
+            # The log begins in the middle of this batch (DeleteRecords), and the future log is
+            # empty.
             future.segments.restart_at(base, now_ms)
         future.appender.append_as_follower(data, now_ms)
     return len(data)

@@ -1,17 +1,18 @@
-"""Asks the controller to change in-sync replicas (AlterPartition, KIP-497).
+"""Requests changes of in-sync replicas from the controller (AlterPartition, KIP-497).
 
 A partition that this broker leads has at most one proposal at a time; partitions with a proposal
-are registered here. One request is under way at a time, for all partitions that are due, so a
-broker that lost a follower of a thousand partitions asks once. No change counts before the
-controller has confirmed it, except that a replica about to be added already holds the high
-watermark back.
+are registered here. There is one request at a time, for all partitions that are due, so a broker
+that lost a follower of a thousand partitions sends one request. No change counts before the
+controller has confirmed it, except that a replica to be added already holds the high watermark
+back.
 
-Answers have Kafka's meaning. Committed, or already so → the partition continues from there. A
-member is not eligible → the partition takes the proposal back and tries again later (an earlier
-copy of it, whose answer did not arrive, no longer counts, because the refusal began a partition
-epoch). The partition's epoch, its leader's epoch or the topic differs from the controller's → the
-controller knows more than we do, and the proposal stays until the image decides. Any other error,
-and no answer at all → the same request again, until an image makes it pointless.
+Responses have Kafka's meaning. If the change is committed, or was before, the partition continues
+from there. If a member is not eligible, the partition takes the proposal back and tries again
+later. (An earlier copy of the proposal, whose response did not arrive, no longer counts, because
+the refusal began a partition epoch.) If the partition's epoch, its leader's epoch or the topic
+differs from the controller's, the controller knows more than this broker, and the proposal stays
+until an image decides. After any other error, or without a response, the same request is sent
+again, until an image makes it pointless.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ from pk.core.wire.messages.alter_partition import BrokerState as IsrMember
 logger = logging.getLogger("pk.replication")
 
 RETRY_S: Final = 0.05
-"""After a request that failed, before the next."""
+"""The pause after a failed request, in seconds."""
 TIMEOUT_MS: Final = 5_000
-"""How long one request may look for its controller. The next request includes all proposals that
-are due then."""
+"""How long one request may look for its controller, in ms. The next request includes all proposals
+that are due then."""
 
 NOT_DONE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""The controller knows the partition as we do, and did nothing."""
+"""The controller's state of the partition is the same as this broker's, and the controller has
+changed nothing."""
 WAIT_FOR_IMAGE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -59,13 +61,13 @@ WAIT_FOR_IMAGE: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The controller knows the partition otherwise than we do."""
+"""The controller's state of the partition differs from this broker's."""
 
 Due = list[tuple[Partition, Proposal]]
 
 
 class AlterPartitionManager:
-    """Keeps the in-sync replicas of the partitions that this broker leads what they should be."""
+    """Maintains the in-sync replicas of the partitions that this broker leads."""
 
     def __init__(
         self,
@@ -86,8 +88,8 @@ class AlterPartitionManager:
             nursery.start_soon(self._ask_for_all)
 
     async def _watch(self) -> None:
-        """Look for followers that have fallen behind, twice in `replica.lag.time.max.ms` as Kafka
-        does."""
+        """Look for followers that have fallen behind, every half of `replica.lag.time.max.ms` as
+        Kafka does."""
         replicas = self._replicas
         while True:
             await trio.sleep(replicas.tasks.lag_s / 2)
@@ -106,8 +108,8 @@ class AlterPartitionManager:
                 partition.log.state.log_end_offset,
                 partition.high_watermark,
             )
-        # One that was about to join, and held the watermark back, may have gone away; another may
-        # be let in by now.
+        # A follower that was about to join, and held the high watermark back, may have stopped;
+        # another one may be allowed to join now.
         partition.advance_high_watermark()
         partition.expand()
 
@@ -153,7 +155,7 @@ class AlterPartitionManager:
 
 
 def request_of(node_id: int, broker_epoch: int, due: Due) -> AlterPartitionRequest:
-    """One request for all of `due`."""
+    """Return one request for all of `due`."""
     topics: dict[Uuid, TopicData] = {}
     for partition, proposal in due:
         topic = topics.get(partition.topic_id)
@@ -175,7 +177,7 @@ def request_of(node_id: int, broker_epoch: int, due: Due) -> AlterPartitionReque
 
 
 def take(partition: Partition, proposal: Proposal, data: ResponsePartitionData) -> bool:
-    """Take the answer for one partition; False if the request must be repeated."""
+    """Apply the result for one partition. Returns False if the request must be repeated."""
     code = data.error_code
     if code == ErrorCode.NONE:
         logger.info("%s: ISR is now %s", partition.tp, ", ".join(map(str, data.isr)))

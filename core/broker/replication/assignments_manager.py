@@ -1,10 +1,10 @@
-"""Tells the controller the log directory of each replica on this broker (KIP-858).
+"""Reports the log directory of each replica on this broker to the controller (KIP-858).
 
-The controller places replicas on brokers, not in directories; if a broker has several, it says
-afterwards which it chose, and again when a replica has moved. A directory that fails is reported by
-the heartbeat (`Replicas.offline_directories`): then the controller knows which replicas went with
-it. A broker with one directory has nothing to report, unless it once had others: the controller
-waits for what lay there.
+The controller assigns replicas to brokers, not to directories. A broker with several directories
+reports afterwards which one it chose, and reports again when a replica has moved. The heartbeat
+reports failed directories (`Replicas.offline_directories`); from the assignments the controller
+knows which replicas have failed with them. A broker with one directory has nothing to report,
+unless it once had others: the controller waits for the replicas in those.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ logger = logging.getLogger("pk.replication")
 RETRY_S: Final = 0.5
 TIMEOUT_MS: Final = 5_000
 PARTITIONS_MAX: Final = 2250
-"""The partitions in one request at most, as in Kafka's broker."""
+"""The maximum number of partitions in one request, as in Kafka's broker."""
 
 FINAL: Final = frozenset(
     {
@@ -47,11 +47,11 @@ FINAL: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""The replica is not this broker's anymore."""
+"""The errors that mean that this broker no longer has the replica."""
 
 
 class AssignmentsManager:
-    """The assignments that the controller does not know yet."""
+    """Reports the assignments that the controller does not know yet."""
 
     def __init__(
         self, state: BrokerState, replicas: Replicas, controller_client: NodeToController
@@ -63,10 +63,10 @@ class AssignmentsManager:
         self._more = trio.Event()
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
-        """Report replicas whose directory differs from that in the image, now in force."""
+        """Report replicas whose directory differs from that in the image, which is current now."""
         replicas = self._replicas
         changed = chain((p.tp for p in opened), (change.tp for change in found.partitions))
-        # One that was opened may come twice, which changes nothing.
+        # An opened partition may be listed twice, which does no harm.
         for tp in changed:
             await let_others_run()
             partition = replicas.find(*tp)
@@ -74,7 +74,7 @@ class AssignmentsManager:
                 self._compare(partition)
 
     def moved(self, partition: Partition) -> None:
-        """A replica has moved to another directory."""
+        """Report a replica that has moved to another directory."""
         self._compare(partition)
 
     def _compare(self, partition: Partition) -> None:
@@ -96,7 +96,7 @@ class AssignmentsManager:
         )
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Send reports until cancelled."""
         while True:
             await self._more.wait()
             self._more = trio.Event()
@@ -111,7 +111,7 @@ class AssignmentsManager:
                     self._compare(partition)
 
     async def _report(self, due: list[Partition]) -> bool:
-        """Whether the controller knows now."""
+        """Send one request. Returns whether the controller has accepted it."""
         request = self._request(due)
         try:
             answer: AssignReplicasToDirsResponse = await self._controller_client.request(

@@ -1,5 +1,5 @@
-"""Leaders to which this broker has just lost its connection: the controller may be about to replace
-them."""
+"""The leaders to which this broker has just lost its connection, and which the controller may be
+about to replace."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pk.core.broker.state import BrokerState
 from pk.core.meta.image import MetadataImage
 
 VERDICT_S: Final = 0.25
-"""How long a lost connection counts. The controller loses its own connection at the same time and
-needs much less than this to react."""
+"""How long a lost connection counts, in seconds. The controller loses its own connection at the
+same time and needs much less than this to react."""
 
 
 class DisconnectedLeaders:
-    """See the top of this file. One for each broker."""
+    """The lost leaders. One for each broker."""
 
     def __init__(self, state: BrokerState, purgatory: Purgatory) -> None:
         self._state = state
@@ -25,12 +25,11 @@ class DisconnectedLeaders:
         self._until: dict[int, float] = {}
 
     def lost(self, node_id: int) -> None:
-        """The connection from which this broker fetches has broken: the controller may be about to
-        elect another leader."""
+        """Note that the connection on which this broker fetches from a leader has broken."""
         self._until[node_id] = trio.current_time() + VERDICT_S
 
     def __bool__(self) -> bool:
-        """Whether the controller has yet to decide about one of them."""
+        """Return whether the controller has not yet decided about one of them."""
         now = trio.current_time()
         for node_id, until in list(self._until.items()):
             node = self._state.image.brokers.get(node_id)

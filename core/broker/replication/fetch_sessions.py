@@ -1,26 +1,28 @@
 """Incremental fetch sessions (KIP-227).
 
-A consumer of a thousand partitions that named them all in each fetch would send and receive a
-hundred kilobytes to learn that nothing is new. In a session it names only what changed since its
-last request, and gets only what changed since the last answer. Both sides count the epoch of the
-session, so that a lost request or answer is noticed.
+A consumer of a thousand partitions that listed them all in each fetch would send and receive a
+hundred kilobytes to learn that nothing is new. In a session it lists only what has changed since
+its last request, and gets only what has changed since the last response. Both sides count the epoch
+of the session, so that a lost request or response is noticed.
+
 
     epoch  0, any id    close that session, open a new one; the request is full
     epoch -1, any id    close that session; the request is full, without a session
-    epoch  n, id        the next request of that session, n is what we expect
+    epoch  n, id        the next request of that session, n is the expected epoch
 
 The cache is bounded (`max.incremental.fetch.session.cache.slots`). A full cache opens a session
-only in the place of one that was idle for `min.incremental.fetch.session.eviction.ms`; other
-clients are answered without a session, session id 0.
+only by evicting one that was idle for `min.incremental.fetch.session.eviction.ms`, or a consumer's
+for a follower's; other clients get responses without a session, session id 0.
 
-A session may hold thousands of partitions of which a few move at a time. Each partition notifies
-the sessions that watch it when it has moved (`Partition.watch`); a request reads these (`dirty`),
-those it names, and no other. A partition stays dirty until a request has found the end of its log,
-and nothing to tell.
+A session may have thousands of partitions of which a few change at a time. Each partition notifies
+the sessions that watch it when it has changed (`Partition.watch`). A request reads these (`dirty`),
+and those it lists, and no other. A partition stays dirty until a request has reached the end of its
+log, and has nothing to report.
 
-librdkafka, and the many clients that are built on it, have no sessions: they name all partitions in
-each fetch, from another one on each time, and want all in the answer. `RepeatedFetch` is what a
-connection remembers of such fetches. It works like a session of which the client does not know.
+librdkafka, and the many clients that are built on it, have no sessions: they list all partitions in
+each fetch, each time beginning with a different one, and need all of them in the response.
+`RepeatedFetch` is what a connection remembers of such fetches. It works like a session that the
+client does not know.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ NO_SESSION = 0
 
 
 class FetchedPartition:
-    """A session's state of one partition: the client's request, and the last answer."""
+    """A session's state of one partition: the client's request, and the last response."""
 
     __slots__ = (
         "counted",
@@ -63,24 +65,24 @@ class FetchedPartition:
         self.topic_id = topic_id
         self.partition = partition
         self.key: Hashable = (topic_id or topic, partition)
-        """The partition's key in its session: it has the topic's id if the client uses ids."""
+        """The partition's key in its session; it has the topic's id if the client uses ids."""
         self.session: FetchSession | None = None
-        """The session that contains it, as long as that is not over."""
+        """The session that contains it, until that session ends."""
         self.counted = False
-        """Whether the partition knows what this follower has, from an earlier request."""
+        """Whether an earlier request has reported this follower's progress to the partition."""
         self.fetch_offset = 0
         self.partition_max_bytes = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
         self.high_watermark = -1
-        """The high watermark in the last answer to the client."""
+        """The high watermark in the last response to the client."""
         self.sent_log_start_offset = -1
         self.idle: PartitionData | None = None
-        """The answer of a RepeatedFetch as long as the partition does not move."""
+        """The result in a RepeatedFetch until the partition changes."""
 
     def want(self, wish: FetchPartition) -> None:
-        """Take the request's wishes for this partition."""
+        """Set the parameters of the request for this partition."""
         self.fetch_offset = wish.fetch_offset
         self.partition_max_bytes = wish.partition_max_bytes
         self.current_leader_epoch = wish.current_leader_epoch
@@ -112,48 +114,49 @@ class FetchSession:
     ) -> None:
         self.id = session_id
         self.authorizer: Authorizer | None = None
-        """The one in force when its last request came: another may refuse what this one allowed."""
+        """The authorizer at its last request: another one may refuse what this one allowed."""
         self.epoch = 1
         self.partitions = partitions
         self.by_id = by_id
         self.privileged = privileged
-        """A follower's: not evicted for a consumer's."""
+        """Whether it is a follower's: it is not evicted for a consumer's."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.used_at = float("-inf")
-        """When its last request came, in seconds of trio's clock."""
+        """The time of its last request, in seconds of trio's clock."""
         self.dirty: Partitions = dict(partitions)
-        """The partitions that may have something to tell; those served last come last."""
+        """The partitions that may have something to report; the last ones served are at the end."""
         for fetched in partitions.values():
             fetched.session = self
 
     @property
     def is_over(self) -> bool:
-        """Whether it was closed, or had to make room."""
+        """Whether the session was closed or evicted."""
         return self.epoch == FINAL_EPOCH
 
     def end(self) -> None:
-        """It is over, also for a request of its that still waits."""
+        """End the session, also for one of its requests that still waits."""
         self.epoch = FINAL_EPOCH
         for fetched in self.partitions.values():
             fetched.session = None
 
 
 class RepeatedFetch(FetchSession):
-    """The partitions that a connection's fetches without a session named."""
+    """The partitions of a connection's fetches without a session."""
 
     __slots__ = ("in_use", "terms")
 
     def __init__(self) -> None:
         super().__init__(NO_SESSION, {}, by_id=False, privileged=False, now_ms=0)
         self.in_use = False
-        """Whether a fetch goes by it. The next one may come before that is answered."""
+        """Whether a fetch is using it. The connection's next fetch may come before that one gets
+        its response."""
         self.terms: tuple[object, ...] = ()
-        """The terms on which the answers depended, other than the partitions and the client's
-        request for each."""
+        """The conditions of the results, other than the partitions and the client's parameters for
+        each."""
 
     def begin(self, terms: tuple[object, ...], partitions_max: int) -> None:
-        """A fetch goes by it, on these terms."""
+        """Begin a fetch under these conditions."""
         self.in_use = True
         if len(self.partitions) > partitions_max:
             for fetched in self.partitions.values():
@@ -180,7 +183,8 @@ class FetchSessions:
     def open(
         self, partitions: Partitions, *, by_id: bool, privileged: bool, now_ms: int
     ) -> FetchSession | None:
-        """A new session over `partitions`, or None if the cache is full of busier ones."""
+        """Open a session with `partitions`. Returns None if the cache is full and no session can be
+        evicted."""
         if len(self._sessions) >= self._slots and not self._evict(privileged, now_ms):
             return None
         session_id = 0
@@ -191,14 +195,15 @@ class FetchSessions:
         return session
 
     def close(self, session_id: int) -> FetchSession | None:
-        """Forget a session, if it exists; it is over for a request of its that still waits."""
+        """Close a session, if it exists, also for one of its requests that still waits. Returns
+        it."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.end()
         return session
 
     def next(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession:
-        """The session whose next request this is.
+        """Return the session for its next request.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
         FETCH_SESSION_TOPIC_ID_ERROR.
@@ -216,7 +221,7 @@ class FetchSessions:
         return session
 
     def _evict(self, privileged: bool, now_ms: int) -> bool:
-        """Make room for a newcomer, by KIP-227's rules."""
+        """Evict a session for a new one, by KIP-227's rules. Returns whether there was one."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None and now_ms - oldest.last_used_ms > self._eviction_ms:
             self.close(oldest.id)
