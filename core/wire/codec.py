@@ -1,10 +1,10 @@
-"""Converts messages to bytes and back: the only codec, compiled when a message and version is first
-used.
+"""Encodes and decodes messages, with functions that are compiled when a message and version is
+first used.
 
-`decode` raises ProtocolError for any error in the bytes, and does not allocate by sizes that are
-only claimed. `encode` raises EncodeError for any error in the message. A version outside
-`cls.VERSIONS` is the caller's mistake: ValueError. Decoded messages contain copies, except for
-records, which are views of `buffer`.
+`decode` raises ProtocolError for any error in the bytes, and allocates no memory for a claimed size
+before checking it. `encode` raises EncodeError for any error in the message. A version outside
+`cls.VERSIONS` is an error of the caller: ValueError. Decoded messages contain copies of the bytes,
+except for records, which are views of `buffer`.
 
 `decode_in_steps` and `encode_in_steps` are for messages with thousands of elements: they await
 `rest()` after each step, so that other tasks can run in between. `elements_max` limits the total
@@ -50,9 +50,9 @@ UNREADABLE = (StructError, IndexError, UnicodeDecodeError)
 def encode_onto(
     message: Message, version: int, out: bytearray, elements_max: int = NO_BOUND
 ) -> list[Part]:
-    """Append `message` to `out`; returns all pieces, of which `out` is the first.
+    """Append `message` to `out`. Returns all pieces, of which `out` is the first.
 
-    Records are separate pieces, not copied. Raises EncodeError, TooManyElements.
+    Records are separate pieces, and not copied. Raises EncodeError, TooManyElements.
     """
     cls = type(message)
     try:
@@ -83,7 +83,7 @@ async def encode_in_steps(message: Message, version: int, out: bytearray, rest: 
 
 
 def encode_parts(message: Message, version: int) -> list[Part]:
-    """The body of `message` in pieces: records are not copied, slices not read.
+    """Encode the body of `message` in pieces. Records are not copied, and slices are not read.
 
     Raises EncodeError.
     """
@@ -91,12 +91,12 @@ def encode_parts(message: Message, version: int) -> list[Part]:
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The body of `message`. Raises EncodeError."""
+    """Encode the body of `message`. Raises EncodeError."""
     return join(encode_onto(message, version, bytearray()))
 
 
 def join(parts: list[Part]) -> bytes:
-    """The pieces joined, with slices read."""
+    """Join the pieces, and read the slices among them."""
     if len(parts) == 1 and type(parts[0]) is bytearray:
         return bytes(parts[0])
     return b"".join(
@@ -105,7 +105,8 @@ def join(parts: list[Part]) -> bytes:
 
 
 def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> tuple[M, int]:
-    """The message that begins at `position`, and the position after it. Raises ProtocolError."""
+    """Decode the message that begins at `position`. Returns it and the position after it. Raises
+    ProtocolError."""
     try:
         decoder = cls.DECODERS[version]
     except KeyError:
@@ -119,7 +120,7 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> tup
 async def decode_in_steps(
     cls: type[M], buffer: Buffer, version: int, position: int, rest: Rest, *bound: int
 ) -> tuple[M, int]:
-    """Like `decode`; with a `bound` like `decode_request`. The buffer must not change in the
+    """Like `decode`, or with a `bound` like `decode_request`. The buffer must not change in the
     meantime."""
     try:
         return await _decoder_in_steps(cls, version)(rest, buffer, position, *bound)
@@ -148,8 +149,9 @@ def _malformed(cls: type[Message], version: int, error: Exception) -> ProtocolEr
 def decode_request(
     cls: type[M], buffer: Buffer, version: int, position: int, elements_max: int
 ) -> tuple[M, int]:
-    """The request that begins at `position`, and the position after it. Raises ProtocolError, and
-    TooManyElements if its arrays have more than `elements_max` elements in total."""
+    """Decode the request that begins at `position`. Returns it and the position after it. Raises
+    ProtocolError, and TooManyElements if its arrays have more than `elements_max` elements in
+    total."""
     try:
         decoder = cls.DECODERS[version]
     except KeyError:
@@ -161,9 +163,9 @@ def decode_request(
 
 
 def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
-    """The message that fills `buffer` from `position` on.
+    """Decode the message that fills `buffer` from `position` on.
 
-    Raises ProtocolError, for example if bytes follow it.
+    Raises ProtocolError, also if bytes follow the message.
     """
     message, end = decode(cls, buffer, version, position)
     check_end(cls, buffer, version, end)
@@ -171,7 +173,7 @@ def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) 
 
 
 def check_end(cls: type[Message], buffer: Buffer, version: int, end: int) -> None:
-    """Raise ProtocolError if there are bytes after the message."""
+    """Raise ProtocolError if bytes follow the message."""
     if end != len(buffer):
         raise ProtocolError(
             f"{cls.__name__} version {version}: {len(buffer) - end} bytes after its end"

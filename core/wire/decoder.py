@@ -6,10 +6,10 @@ struct.error, IndexError and UnicodeDecodeError for bytes that end too soon or a
 themselves; a slice does not, so every length is compared with the end first. A count is checked
 against the remaining bytes before anything is allocated.
 
-An array element may be one byte on the wire and a hundred in memory, and take a few microseconds of
-a loop that serves all clients. So the arrays of one request may have at most ELEMENTS_MAX elements
-in total, or the caller's limit. Responses contain data that the client requested, and are not
-limited here.
+An array element may take one byte on the wire, but a hundred in memory and a few microseconds of
+the event loop, which serves all clients. So the arrays of one request may have at most ELEMENTS_MAX
+elements in total, or the caller's limit. Responses contain data that the client requested, and are
+not limited here.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,8 @@ ELEMENTS_MAX: Final = 100_000
 def compile_decoder(
     cls: type[Message], version: int, *, in_steps: bool = False
 ) -> Callable[..., Any]:
-    """The decoder of `version`; with `in_steps` a coroutine function (core/wire/emit.py).
+    """Compile the decoder of `version`. With `in_steps` it is a coroutine function
+    (core/wire/emit.py).
 
     Raises ValueError for a version that the message does not have.
     """
@@ -42,7 +43,7 @@ def compile_decoder(
 
 
 class _Decoder(Source):
-    """Emits the decoder.
+    """Emits the source of a decoder.
 
     Reads of fixed width are collected in `pending` until the position after them is needed.
     """
@@ -67,7 +68,7 @@ class _Decoder(Source):
         }
 
     def flush(self) -> None:
-        """Read the pending fields in one call."""
+        """Emit the read of the pending fields, in one call."""
         if not self.pending:
             return
         targets = ", ".join(target for target, _ in self.pending)
@@ -81,7 +82,7 @@ class _Decoder(Source):
         self.pending.clear()
 
     def uvarint(self) -> str:
-        """Read an unsigned varint; returns the name of its variable."""
+        """Emit the read of an unsigned varint. Returns the name of its variable."""
         n = self.name("n")
         self.pending.append((n, Fixed("B", 1)))
         self.flush()
@@ -90,8 +91,8 @@ class _Decoder(Source):
         return n
 
     def length(self, wide: bool) -> tuple[str, str]:
-        """Read a length; returns the name of its variable, and the condition under which it is not
-        null."""
+        """Emit the read of a length. Returns the name of its variable, and the condition under
+        which the value is not null."""
         if self.flexible:
             n = self.uvarint()
             return n, n
@@ -103,7 +104,7 @@ class _Decoder(Source):
     def read(
         self, kind: Kind, nullable: bool, target: str, field: str, *, tagged: bool = False
     ) -> None:
-        """Read a value of `kind` into `target`.
+        """Emit the read of a value of `kind` into `target`.
 
         A nullable struct is preceded by -1 for null, or by 0 if it is a tagged field.
         """
@@ -125,7 +126,7 @@ class _Decoder(Source):
             self.read_struct(kind, target)
 
     def read_variable(self, kind: Variable, nullable: bool, target: str, field: str) -> None:
-        """Read a string, bytes or records."""
+        """Emit the read of a string, bytes or records."""
         n, present = self.length(wide=kind.name != "string")
         with self.block(f"if {present}:"):
             q = self.name("q")
@@ -146,7 +147,7 @@ class _Decoder(Source):
         self.read_null(nullable, target, field)
 
     def read_null(self, nullable: bool, target: str, field: str) -> None:
-        """The branch for a null length."""
+        """Emit the branch for a null length."""
         with self.block("else:"):
             if nullable:
                 self.line(f"{target} = None")
@@ -154,7 +155,7 @@ class _Decoder(Source):
                 self.line(f"raise fault({field!r}, 'is null')")
 
     def read_array(self, kind: Array, nullable: bool, target: str, field: str) -> None:
-        """Read an array: of fixed width in one call, of anything else in a loop."""
+        """Emit the read of an array: of fixed width in one call, of anything else in a loop."""
         least = bytes_min(kind.element, self.version, self.flexible)
         if not least:
             raise TypeError(f"{field} of {self.cls.__name__} would be an array of nothing")
@@ -178,7 +179,7 @@ class _Decoder(Source):
         self.read_null(nullable, target, field)
 
     def read_fixed(self, element: Fixed, n: str, target: str) -> None:
-        """Read elements of fixed width: all in one call, or some in each step."""
+        """Emit the read of elements of fixed width: all in one call, or some in each step."""
         if not self.in_steps:
             self.line(f"{target} = list(unpack(f'>{{{n}}}{element.letter}', buf, p))")
             self.line(f"p += {n} * {element.size}")
@@ -194,7 +195,7 @@ class _Decoder(Source):
                 self.line("await rest()")
 
     def read_elements(self, element: Kind, n: str, target: str, field: str) -> None:
-        """The loop over the elements of an array."""
+        """Emit the loop over the elements of an array."""
         items, item = self.name("a"), self.name("o")
         self.line(f"{target} = {items} = []")
         with self.block(f"for _ in range({n}):"):
@@ -204,7 +205,8 @@ class _Decoder(Source):
             self.end_element()
 
     def read_struct(self, cls: type[Struct], target: str) -> None:
-        """Read the fields of a struct, then its tagged ones, and create it."""
+        """Emit the reads of the fields of a struct, then of its tagged ones, and create the
+        struct."""
         values: dict[str, str] = {}
         tagged: list[tuple[str, Kind, Field]] = []
         for name, kind, f in fields_of(cls):
@@ -224,18 +226,18 @@ class _Decoder(Source):
         self.line(f"{target} = {made}({', '.join(f'{n}={v}' for n, v in values.items())})")
 
     def default(self, kind: Kind, f: Field) -> str:
-        """The default of a field, as source."""
+        """Return the default of a field, as source."""
         if f.default_factory is MISSING:
             return repr(f.default)
         return f"{self.constant(kind)}()" if isinstance(kind, type) else "[]"
 
     def constant(self, cls: type[Struct]) -> str:
-        """The name of a class."""
+        """Return the name of the constant for a class."""
         self.scope[cls.__name__] = cls
         return cls.__name__
 
     def read_tags(self, tagged: list[tuple[str, Kind, Field]], values: dict[str, str]) -> None:
-        """Read tagged fields in any order, skipping unknown ones."""
+        """Emit the read of tagged fields in any order. Unknown ones are skipped."""
         n = self.name("n")
         self.pending.append((n, Fixed("B", 1)))
         self.flush()

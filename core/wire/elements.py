@@ -1,4 +1,4 @@
-"""Counts the elements of a message, since processing all of them takes time in proportion."""
+"""Counts the elements of a message, since the time to process it depends on them."""
 
 import functools
 from typing import Any
@@ -8,7 +8,7 @@ from pk.core.wire.schema import Array, Struct
 
 
 def has_many(message: Struct, limit: int) -> bool:
-    """Whether the arrays of `message` have more than `limit` elements in total."""
+    """Return whether the arrays of `message` have more than `limit` elements in total."""
     count, parts = 0, [message]
     while parts:
         part = parts.pop()
@@ -24,8 +24,8 @@ def has_many(message: Struct, limit: int) -> bool:
 
 @functools.cache
 def arrays_of(cls: type[Any]) -> list[tuple[str, bool]]:
-    """The arrays among the fields of a struct, and whether their elements have arrays of their
-    own."""
+    """Return the fields of a struct that are arrays, and for each whether its elements have arrays
+    too."""
     if not issubclass(cls, Struct):
         return []
     arrays = ((name, kind.element) for name, kind, _ in fields_of(cls) if isinstance(kind, Array))

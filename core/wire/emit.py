@@ -21,20 +21,20 @@ from pk.core.wire.schema import Array, Field, Kind, Message, Struct, kind_of
 from pk.core.wire.types import Fixed, Variable
 
 ELEMENTS_IN_A_STEP: Final = 512
-"""The number of elements in a step: half a millisecond."""
+"""The number of array elements in a step, which takes about half a millisecond."""
 
 FIXED_IN_A_STEP: Final = 16_384
-"""The same for numbers, which are read and written together."""
+"""The number of elements in a step if they are numbers, which are read and written together."""
 
 
 def fields_of(cls: type[Struct]) -> list[tuple[str, Kind, Field]]:
-    """The fields of `cls` in wire order, their types resolved."""
+    """Return the fields of `cls` in wire order, with their types resolved."""
     return [(name, kind_of(cls.__annotations__[name]), f) for name, f in cls.FIELDS.items()]
 
 
 def bytes_min(kind: Kind, version: int, flexible: bool) -> int:
-    """The minimum size of a value of `kind`, which limits the count of an array by the remaining
-    bytes."""
+    """Return the minimum size in bytes of a value of `kind`. With it, the remaining bytes limit the
+    count of an array."""
     if isinstance(kind, Fixed):
         return kind.size
     if isinstance(kind, Variable):
@@ -50,7 +50,7 @@ def bytes_min(kind: Kind, version: int, flexible: bool) -> int:
 
 
 class Source:
-    """The source of one function for one message and version, while it is built."""
+    """The source of one function for one message and version, as it is built."""
 
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
         low, high = cls.VERSIONS
@@ -68,17 +68,17 @@ class Source:
             self.line(f"step = {ELEMENTS_IN_A_STEP}")
 
     def line(self, text: str) -> None:
-        """Add one line at the current depth."""
+        """Add a line at the current depth."""
         self.lines.append("    " * self.depth + text)
 
     def name(self, stem: str) -> str:
-        """An unused local name."""
+        """Return an unused local name."""
         self.names += 1
         return f"{stem}{self.names}"
 
     @contextmanager
     def block(self, head: str) -> Generator[None]:
-        """A context for the body of a statement that ends with a colon."""
+        """Add a statement that ends with a colon; inside this context, its body."""
         self.line(head)
         self.depth += 1
         before = len(self.lines)
@@ -88,7 +88,7 @@ class Source:
         self.depth -= 1
 
     def layout(self, prefix: str, letters: str) -> str:
-        """The name of a constant: `pack` or `unpack_from` for these letters, big endian."""
+        """Return the name of a constant: `pack` or `unpack_from` for these letters, big endian."""
         name = f"{prefix}_{letters.replace('?', '_')}"
         if name not in self.scope:
             made = Layout(">" + letters)
@@ -96,7 +96,7 @@ class Source:
         return name
 
     def end_element(self) -> None:
-        """Call after the code for an array element: the step may be complete."""
+        """End the code for an array element, after which a step may be complete."""
         if self.in_steps:
             self.line("step -= 1")
             with self.block("if not step:"):
@@ -104,7 +104,7 @@ class Source:
                 self.line("await rest()")
 
     def finish(self, purpose: str, parameters: str) -> Callable[..., Any]:
-        """Compile the source, as the function `purpose`."""
+        """Compile the source as the function `purpose`."""
         kind = "def"
         if self.in_steps:
             kind, purpose, parameters = "async def", f"{purpose}_in_steps", f"rest, {parameters}"
@@ -116,8 +116,8 @@ class Source:
 
 
 def uvarint_tail(buffer: Any, position: int, low: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte `low` has the continuation bit: its value and
-    the position after it."""
+    """Read the rest of an unsigned varint whose first byte, `low`, has the continuation bit.
+    Returns its value and the position after it."""
     value = low & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[position]

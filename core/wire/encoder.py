@@ -1,11 +1,11 @@
 """Compiles a message and version into the function that encodes it.
 
 The function is `encode(m, out, parts, left) -> out`: it appends to the bytearray `out`. If the
-message has records, it moves the output so far and the records to `parts`, uncopied, and continues
-with a new bytearray, which it returns. It raises struct.error, TypeError, AttributeError and
-UnicodeEncodeError for invalid values; `codec` converts them all to EncodeError. It raises
-TooManyElements once the arrays have more than `left` elements in total: such a message needs
-`encode_in_steps(rest, m, out, parts)`.
+message has records, it moves the output so far and the records to `parts`, without copying them,
+and continues with a new bytearray, which it returns. It raises struct.error, TypeError,
+AttributeError and UnicodeEncodeError for invalid values; `codec` converts them all to EncodeError.
+It raises TooManyElements once the arrays have more than `left` elements in total: such a message
+needs `encode_in_steps(rest, m, out, parts)`.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,8 @@ NO_BOUND: Final = 1 << 62
 def compile_encoder(
     cls: type[Message], version: int, *, in_steps: bool = False
 ) -> Callable[..., Any]:
-    """The encoder of `version`; with `in_steps` a coroutine function (core/wire/emit.py).
+    """Compile the encoder of `version`. With `in_steps` it is a coroutine function
+    (core/wire/emit.py).
 
     Raises ValueError for a version that the message does not have.
     """
@@ -37,7 +38,7 @@ def compile_encoder(
 
 
 def part_bytes(part: Any) -> int:
-    """The size of a buffer, or of a slice that has not been read."""
+    """Return the size in bytes of a buffer, or of a slice that has not been read."""
     if isinstance(part, (bytes, bytearray)):
         return len(part)
     if isinstance(part, memoryview):
@@ -46,7 +47,7 @@ def part_bytes(part: Any) -> int:
 
 
 def differs(kind: Kind, f: Field, value: str) -> str:
-    """The condition, as source, under which `value` is not the field's default."""
+    """Return the condition, as source, under which `value` is not the field's default."""
     if f.default_factory is MISSING:
         return f"{value} is not None" if f.default is None else f"{value} != {f.default!r}"
     null = f"{value} is None or " if f.nullable is not None else ""
@@ -57,10 +58,10 @@ def differs(kind: Kind, f: Field, value: str) -> str:
 
 
 class _Encoder(Source):
-    """Emits the encoder.
+    """Emits the source of an encoder.
 
-    Writes of fixed width are collected in `pending`; `out` is the bytearray written to at this
-    point.
+    Writes of fixed width are collected in `pending`. `out` is the bytearray to which the emitted
+    code writes.
     """
 
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
@@ -84,7 +85,7 @@ class _Encoder(Source):
         }
 
     def flush(self) -> None:
-        """Write the pending fields in one call."""
+        """Emit the write of the pending fields, in one call."""
         if not self.pending:
             return
         letters = "".join(letter for letter, _ in self.pending)
@@ -96,7 +97,7 @@ class _Encoder(Source):
             self.line(f"{self.out} += {bytes(len(letters))!r}")
 
     def uvarint(self, n: str) -> None:
-        """Write the variable `n` as an unsigned varint."""
+        """Emit the write of the variable `n` as an unsigned varint."""
         self.flush()
         with self.block(f"if {n} < 128:"):
             self.line(f"{self.out}.append({n})")
@@ -104,7 +105,7 @@ class _Encoder(Source):
             self.line(f"uvarint({self.out}, {n})")
 
     def length(self, n: str, wide: bool) -> None:
-        """Write the variable `n`, a length or -1, in the version's format."""
+        """Emit the write of the variable `n`, a length or -1, in the version's format."""
         if self.flexible:
             self.line(f"{n} += 1")
             self.uvarint(n)
@@ -115,7 +116,7 @@ class _Encoder(Source):
     def write(
         self, kind: Kind, nullable: bool, value: str, field: str, *, tagged: bool = False
     ) -> None:
-        """Write the expression `value`.
+        """Emit the write of the expression `value`.
 
         A nullable struct is preceded by -1 for null, or by 0 if it is a tagged field.
         """
@@ -146,7 +147,7 @@ class _Encoder(Source):
                 self.flush()
 
     def write_variable(self, kind: Variable, nullable: bool, value: str, field: str) -> None:
-        """Write a string or bytes."""
+        """Emit the write of a string or bytes."""
         v, n = self.name("v"), self.name("n")
         self.line(f"{v} = {value}")
         if nullable:
@@ -168,7 +169,7 @@ class _Encoder(Source):
         self.line(f"{self.out} += {v}")
 
     def write_records(self, nullable: bool, value: str, field: str) -> None:
-        """Pass records on without a copy."""
+        """Emit the code that passes records on without copying them."""
         v, n = self.name("v"), self.name("n")
         self.line(f"{v} = {value}")
         with self.block(f"if {v} is None:"):
@@ -182,7 +183,7 @@ class _Encoder(Source):
             self.line(f"{self.out} = bytearray()")
 
     def write_array(self, kind: Array, nullable: bool, value: str, field: str) -> None:
-        """Write an array: of fixed width in one call, of anything else in a loop."""
+        """Emit the write of an array: of fixed width in one call, of anything else in a loop."""
         v, n = self.name("v"), self.name("n")
         self.line(f"{v} = {value}")
         if nullable:
@@ -211,7 +212,7 @@ class _Encoder(Source):
             self.end_element()
 
     def write_fixed(self, element: Fixed, v: str) -> None:
-        """Write elements of fixed width: all in one call, or some in each step."""
+        """Emit the write of elements of fixed width: all in one call, or some in each step."""
         packed = "pack(f'>{{len({v})}}{letter}', *{v})"
         if not self.in_steps:
             self.line(f"{self.out} += {packed.format(v=v, letter=element.letter)}")
@@ -224,8 +225,8 @@ class _Encoder(Source):
             self.line(f"{self.out} += {packed.format(v=some, letter=element.letter)}")
 
     def write_struct(self, cls: type[Struct], local: str) -> None:
-        """Write the fields of a struct and its tagged ones; refuse fields that the version does not
-        have."""
+        """Emit the writes of the fields of a struct and its tagged ones. A field that the version
+        does not have must have its default, or be ignorable."""
         tagged: list[tuple[str, Kind, Field]] = []
         for name, kind, f in fields_of(cls):
             value = f"{local}.{name}"
@@ -245,7 +246,8 @@ class _Encoder(Source):
             self.pending.append(("x", ""))
 
     def write_tags(self, tagged: list[tuple[str, Kind, Field]], local: str) -> None:
-        """Write the tagged fields that differ from their defaults, in order of their tags."""
+        """Emit the writes of the tagged fields that differ from their defaults, in the order of
+        their tags."""
         self.flush()
         conditions: list[str] = []
         for name, kind, f in tagged:

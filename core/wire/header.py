@@ -1,9 +1,10 @@
 """The size and header before every message on a connection.
 
 A frame is an int32 size and that many bytes. A request's header is api key, version, correlation id
-and client id, and from the API's first flexible version on also tagged fields, of which Kafka has
-none yet. A response's header is the correlation id, and tagged fields if the version is flexible;
-except for ApiVersions, because its client does not yet know which versions the broker supports.
+and client id, and tagged fields from the API's first flexible version on, of which Kafka has none
+yet. A response's header is the correlation id, and tagged fields if the version is flexible.
+ApiVersions' responses never have them, because its client does not yet know which versions the
+broker supports.
 """
 
 from struct import Struct
@@ -26,7 +27,7 @@ _API_VERSIONS: Final = 18
 
 
 class RequestHead(NamedTuple):
-    """A request's header, and the offset of its body."""
+    """A request's header, and the position of its body."""
 
     api_key: int
     api_version: int
@@ -36,10 +37,10 @@ class RequestHead(NamedTuple):
 
 
 def parse_request_header(buffer: Buffer, position: int = 0) -> RequestHead:
-    """The header at `position`, which is after the size. Raises ProtocolError.
+    """Parse the header at `position`, which is after the size. Raises ProtocolError.
 
-    Any key and version is accepted; the caller checks whether they are served. For an unknown key,
-    `body_position` is the end of the client id.
+    Any key and version is accepted; the caller checks whether they are supported. For an unknown
+    key, `body_position` is the end of the client id.
     """
     try:
         key, version, correlation_id, length = _REQUEST.unpack_from(buffer, position)
@@ -63,7 +64,8 @@ def parse_request_header(buffer: Buffer, position: int = 0) -> RequestHead:
 
 
 def parse_response_header(buffer: Buffer, api_key: int, api_version: int) -> tuple[int, int]:
-    """The correlation id and the start of the body, in a frame without its size.
+    """Parse the header of a response, in a frame without its size. Returns the correlation id and
+    the start of the body.
 
     Raises ProtocolError.
     """
@@ -86,7 +88,7 @@ def frame_request(
 async def frame_request_in_steps(
     message: Message, api_version: int, correlation_id: int, client_id: str | None, rest: Rest
 ) -> bytes:
-    """Like `frame_request`, awaiting `rest` between steps."""
+    """Like `frame_request`, but awaits `rest` between steps."""
     out = _request_start(type(message), api_version, correlation_id, client_id)
     parts = await encode_in_steps(message, api_version, out, rest)
     _INT32.pack_into(out, 0, parts_bytes(parts) - 4)
@@ -106,7 +108,7 @@ def frame_request_parts(
 def _request_start(
     cls: type[Message], api_version: int, correlation_id: int, client_id: str | None
 ) -> bytearray:
-    """The header of a request, with its size still missing. Raises EncodeError."""
+    """Encode the header of a request, without its size. Raises EncodeError."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     try:
@@ -140,7 +142,7 @@ def frame_response(
 async def frame_response_in_steps(
     message: Message, api_key: int, api_version: int, correlation_id: int, rest: Rest
 ) -> list[Part]:
-    """Like `frame_response`, awaiting `rest` between steps."""
+    """Like `frame_response`, but awaits `rest` between steps."""
     out = _response_start(api_key, api_version)
     parts = await encode_in_steps(message, api_version, out, rest)
     _PREFIX.pack_into(out, 0, parts_bytes(parts) - 4, correlation_id)
@@ -148,7 +150,7 @@ async def frame_response_in_steps(
 
 
 def _response_start(api_key: int, api_version: int) -> bytearray:
-    """The header of a response, with its size and correlation id still missing."""
+    """Return the header of a response, without its size and correlation id."""
     out = bytearray(8)
     if api_key != _API_VERSIONS and MESSAGES[api_key].is_flexible(api_version):
         out.append(0)
@@ -156,14 +158,14 @@ def _response_start(api_key: int, api_version: int) -> bytearray:
 
 
 def parts_bytes(parts: list[Part]) -> int:
-    """The total size of all pieces."""
+    """Return the total size of the pieces in bytes."""
     if len(parts) == 1:
         return part_bytes(parts[0])
     return sum([part_bytes(part) for part in parts])
 
 
 def _skip_tags(buffer: Buffer, position: int) -> int:
-    """The position after the tagged fields at `position`."""
+    """Return the position after the tagged fields at `position`."""
     count = buffer[position]
     position += 1
     if not count:

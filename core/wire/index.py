@@ -12,7 +12,7 @@ from pk.core.wire.schema import Request, Response
 
 
 class ApiMessages:
-    """The messages of one API, with the properties in its row of the table."""
+    """The messages of one API, and the properties in its row of the table."""
 
     __slots__ = ("_request", "_response", "flexible", "key", "name", "row", "versions")
 
@@ -45,7 +45,8 @@ class ApiMessages:
         return self._response
 
     def is_flexible(self, version: int) -> bool:
-        """Whether `version` has compact strings, tagged fields and the corresponding headers."""
+        """Return whether `version` has compact strings, tagged fields and the corresponding
+        headers."""
         return self.flexible is not None and version >= self.flexible
 
     def _load(self) -> None:

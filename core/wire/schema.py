@@ -10,8 +10,8 @@
         acks: Int16 = 0
         topic_data: list[TopicProduceData] = field(default_factory=list)
 
-They are msgspec structs that take keywords only. The garbage collector does not track them, since
-messages form no reference cycles.
+Messages are msgspec structs with keyword arguments only. The garbage collector does not track them,
+since messages form no reference cycles.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,11 +52,11 @@ class Field(NamedTuple):
     secret: bool = False
 
     def within(self, version: int) -> bool:
-        """Whether `version` has this field."""
+        """Return whether `version` has this field."""
         return self.since <= version and (self.until is None or version <= self.until)
 
     def nullable_in(self, version: int) -> bool:
-        """Whether the field may be null in `version`."""
+        """Return whether the field may be null in `version`."""
         if self.nullable is None:
             return False
         if isinstance(self.nullable, tuple):
@@ -78,8 +78,8 @@ def field(
     """Declare a field of versions `since` to `until`, which may be null from version `nullable` on
     (or in a range). The keywords are the attributes of a field in Kafka's message definitions.
 
-    With a `tag` it is a tagged field: on the wire only if it differs from its default. An
-    `ignorable` field is dropped if a version does not have it; any other must then have its
+    With a `tag` it is a tagged field: on the wire only if it differs from its default. A version
+    without an `ignorable` field omits it; any other field that a version lacks must have its
     default, or encoding fails. A `secret` is never shown by `repr`.
     """
     return Field(default, default_factory, since, until, nullable, tag, ignorable, secret)
@@ -96,7 +96,7 @@ class Struct:
         return f"{type(self).__name__}({', '.join(self._shown())})"
 
     def _shown(self) -> Iterator[str]:
-        """The fields that differ from their defaults, with `…` for secrets."""
+        """Yield the fields that differ from their defaults, with `…` for secrets."""
         for name, f in self.FIELDS.items():
             value = getattr(self, name)
             default = f.default if f.default_factory is MISSING else f.default_factory()
@@ -111,11 +111,11 @@ class Message(Struct):
     API_KEY: ClassVar[int] = -1
     """The api key of a request or response; -1 for other structs."""
     RECORD_TYPE: ClassVar[int] = -1
-    """For keys and values of internal topics: the version of the key, which is the type of the
-    record."""
+    """The type of a record in an internal topic, for the structs of its key and value. It is the
+    version of the key."""
     VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
-    """The lowest and highest version that can be encoded and decoded: a wider range than Apache
-    serves today."""
+    """The lowest and highest version that can be encoded and decoded. The range is wider than that
+    of current Apache Kafka."""
     FLEXIBLE_SINCE: ClassVar[int | None] = None
     """The version from which strings and arrays are compact and tagged fields exist; None for
     never.
@@ -125,13 +125,13 @@ class Message(Struct):
 
 
 class Request(Message, Generic[R]):
-    """A request, with its response in the brackets."""
+    """A request. The class of its response is the type argument."""
 
     __slots__ = ()
 
     def changes_nothing(self) -> bool:
-        """Whether this request only reads, or only validates a change. An API whose row in the
-        table does not say that it reads is assumed to change something."""
+        """Return whether this request only reads, or only validates a change. An API is assumed to
+        change something unless its row in the table says that it reads."""
         return API_KEYS[self.API_KEY].reads or getattr(self, "validate_only", False)
 
 
@@ -151,10 +151,10 @@ def struct(cls: type[T]) -> type[T]:
 def message(
     *, versions: tuple[int, int], flexible: int | None = None, record_type: int = -1
 ) -> Callable[[type[T]], type[T]]:
-    """Make a class a message with these versions, compact from version `flexible` on.
+    """Make a class a message with these versions, which are flexible from `flexible` on.
 
-    For requests and responses, the table of APIs has that version, and the key. Raises KeyError if
-    a class has no row there.
+    For requests and responses, the table of APIs has the first flexible version and the API key.
+    Raises KeyError if a class has no row there.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -175,8 +175,8 @@ def message(
 
 
 def _build(cls: type[T], constants: dict[str, Any]) -> Any:
-    """The msgspec struct that `cls` declares. Created by a decorator, since Python 3.11 takes four
-    times as long to create instances of a class with a metaclass written in Python."""
+    """Create the msgspec struct that `cls` declares. A decorator does this, since Python 3.11 takes
+    four times as long to create instances of a class whose metaclass is written in Python."""
     fields: dict[str, Field] = {}
     defaults: dict[str, Any] = {}
     annotations = cls.__annotations__
@@ -210,7 +210,7 @@ _PLAIN: dict[Any, Kind] = {bool: BOOL, str: STRING, bytes: BYTES, Any: RECORDS}
 
 
 def kind_of(annotation: Any) -> Kind:
-    """The kind that `annotation` declares. Raises TypeError if there is none."""
+    """Return the kind that `annotation` declares. Raises TypeError if there is none."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return annotation.__metadata__[0]

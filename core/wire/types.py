@@ -1,16 +1,16 @@
-"""The types a field of a message may have, and the two errors of the codec.
+"""The types that a field of a message may have, and the error for a message that cannot be encoded.
 
-`str` and `bytes` are used directly, `list[T]` is an array, a `Struct` is a struct. Other types have
-their width in an annotation, which type checkers see as `int`, `float` or `bytes`, and the compiler
-as a letter of the struct module.
+`str` and `bytes` are used directly, `list[T]` is an array, and a `Struct` is a struct. Other types
+have their width in an annotation, which type checkers see as `int`, `float` or `bytes`, and the
+compiler as a letter of the struct module.
 """
 
 from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 
 class EncodeError(ValueError):
-    """A message that cannot be encoded: a field has a value that the version does not support, or
-    one out of range."""
+    """A message cannot be encoded: a field has a value that is out of range or that the version
+    does not support."""
 
 
 class Fixed(NamedTuple):
@@ -28,16 +28,16 @@ class Variable(NamedTuple):
 
 @runtime_checkable
 class Slice(Protocol):
-    """A section of a log that has not been read yet. The codec counts its size and passes it
-    through."""
+    """A section of a log that has not been read yet. The codec includes its size in the frame and
+    does not read it."""
 
     @property
     def length(self) -> int:
-        """Its size in bytes."""
+        """The size in bytes."""
         ...
 
     def read(self) -> bytes:
-        """Its content, which `encode` puts in its place."""
+        """Read the content. `encode` does so to include the bytes."""
         ...
 
 
@@ -55,8 +55,8 @@ Uint16 = Annotated[int, Fixed("H", 2)]
 Float64 = Annotated[float, Fixed("d", 8)]
 Uuid = Annotated[bytes, UUID]
 Records = Annotated[Any, RECORDS]
-"""Whole record batches: when decoded, a memoryview of the frame, or None; for encoding, any buffer
-or a `Slice`."""
+"""Whole record batches. A decoded field is a memoryview of the frame, or None. For encoding it may
+be any buffer or a `Slice`."""
 
 Part = bytes | bytearray | memoryview | Slice
 """A piece of an encoded message."""

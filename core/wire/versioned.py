@@ -1,7 +1,7 @@
-"""Messages with their own version: an int16 before the body.
+"""Messages that have their own version: an int16 before the body.
 
-This format is used for keys and values of internal topics, for the messages between consumers of
-classic groups, and for the principal in an envelope. The version of a key is really the type of the
+This is the format of keys and values of internal topics, of the messages between consumers of
+classic groups, and of the principal in an envelope. The version of a key is really the type of the
 record; its body is always that of version 0.
 """
 
@@ -25,12 +25,12 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 
 def encode_key(key: Message) -> bytes:
-    """The key of a record in an internal topic. Raises EncodeError."""
+    """Encode the key of a record in an internal topic. Raises EncodeError."""
     return join(encode_onto(key, 0, bytearray(_INT16.pack(key.RECORD_TYPE))))
 
 
 def version_of(buffer: Buffer) -> int:
-    """The version at the start of `buffer`; for a key, the type of its record.
+    """Return the version at the start of `buffer`. The version of a key is the type of its record.
 
     Raises ProtocolError.
     """
@@ -41,11 +41,11 @@ def version_of(buffer: Buffer) -> int:
 
 
 def decode_versioned(cls: type[M], buffer: Buffer, *, newer: bool = False) -> M:
-    """Decode the message after its version, with nothing following. Raises ProtocolError, for
-    example for an unknown version.
+    """Decode a message after its version. No bytes may follow it. Raises ProtocolError, for example
+    for an unknown version.
 
-    With `newer` a version above the highest known one is decoded as that, and further bytes are
-    ignored: for consumers of classic groups, newer versions only append.
+    With `newer`, a version above the highest known one is decoded as that one, and further bytes
+    are ignored. This is for consumers of classic groups, whose newer versions only append fields.
     """
     version = version_of(buffer)
     low, high = cls.VERSIONS
@@ -57,13 +57,13 @@ def decode_versioned(cls: type[M], buffer: Buffer, *, newer: bool = False) -> M:
 
 
 def by_record_type(classes: Iterable[type[M]]) -> dict[int, type[M]]:
-    """Classes of keys, or of values, by the type of their record."""
+    """Map the type of a record to its class, for classes of keys or of values."""
     return {cls.RECORD_TYPE: cls for cls in classes}
 
 
 def decode_key(keys: Mapping[int, type[M]], buffer: Buffer) -> M | None:
-    """Decode the key in `buffer`, whose class is in `keys` (see `by_record_type`); None for an
-    unknown type.
+    """Decode the key in `buffer`, whose class is in `keys` (see `by_record_type`). Returns None for
+    an unknown type.
 
     A record of an unknown type was written by a newer program, and is skipped. Raises
     ProtocolError.

@@ -1,1 +1,1 @@
-"""The messages of the protocol: a dataclass for each request and response."""
+"""The messages of the protocol: a struct for each request and response."""

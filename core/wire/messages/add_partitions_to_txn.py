@@ -1,4 +1,4 @@
-"""Adds partitions to a transaction (KIP-98). v4 several transactions at once, for brokers
+"""Adds partitions to a transaction (KIP-98). v4 adds several transactions at once, for brokers
 (KIP-890)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,5 @@
-"""Replaces all configs of a resource (KIP-133). IncrementalAlterConfigs is its better."""
+"""Replaces all configs of a resource (KIP-133). IncrementalAlterConfigs, which changes single
+configs, supersedes it."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32

@@ -1,5 +1,5 @@
-"""Changes the ISR of partitions, from their leaders to the controller (KIP-497). v2 topic ids
-(KIP-516), v3 broker epochs (KIP-903)."""
+"""Sent by the leaders of partitions to the controller, to change their ISRs (KIP-497). v2 adds
+topic ids (KIP-516), v3 broker epochs (KIP-903)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

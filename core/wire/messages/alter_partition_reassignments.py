@@ -1,4 +1,4 @@
-"""Starts, changes and cancels reassignments of replicas (KIP-455). v1 may refuse another
+"""Starts, changes and cancels reassignments of replicas (KIP-455). v1 can refuse to change the
 replication factor (KIP-860)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,8 +1,9 @@
-"""Says which requests a broker serves, and in which versions. v3 client software names and
-features (KIP-511, KIP-584), v4 features that begin at 0 (KIP-1022).
+"""Lists the requests that a broker supports, with their versions. v3 adds the name of the client's
+software, and features (KIP-511, KIP-584), v4 features whose versions begin at 0 (KIP-1022).
 
-The response always has the oldest header; a version that is not known is answered in v0 with
-UNSUPPORTED_VERSION."""
+The response always has the oldest header. The response to an unknown version is UNSUPPORTED_VERSION
+in v0.
+"""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64

@@ -1,4 +1,4 @@
-"""Keeps a broker's registration alive, and asks to be unfenced or shut down (KIP-631). v1
+"""Keeps a broker's registration alive, and asks to be unfenced or shut down (KIP-631). v1 adds
 offline directories (KIP-858), v2 cordoned ones (KIP-1066)."""
 
 from pk.core.wire.schema import Request, Response, field, message

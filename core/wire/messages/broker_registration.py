@@ -1,4 +1,4 @@
-"""Registers a broker with the controller (KIP-631). v2 log directories (KIP-858), v3 the
+"""Registers a broker with the controller (KIP-631). v2 adds log directories (KIP-858), v3 the
 previous epoch (KIP-966)."""
 
 from pk.core.values import ZERO_UUID

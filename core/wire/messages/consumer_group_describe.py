@@ -1,4 +1,4 @@
-"""Describes consumer groups (KIP-848). v1 member types (KIP-1099)."""
+"""Describes consumer groups (KIP-848). v1 adds member types (KIP-1099)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Joins, keeps alive and leaves a consumer group, and hands out its assignment (KIP-848). v1
+"""Joins, keeps alive and leaves a consumer group, and hands out its assignment (KIP-848). v1 adds
 regular expressions."""
 
 from pk.core.values import ZERO_UUID

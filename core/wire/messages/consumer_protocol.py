@@ -1,6 +1,6 @@
-"""The messages between consumers of classic groups, inside JoinGroup and SyncGroup: int16 version,
-then the message. v1 owned partitions (KIP-429), v2 generations (KIP-792), v3 racks (KIP-881).
-"""
+"""The messages between consumers of classic groups, inside JoinGroup and SyncGroup. Each begins
+with an int16, its version. v1 adds owned partitions (KIP-429), v2 generations (KIP-792), v3 racks
+(KIP-881)."""
 
 from pk.core.wire.schema import Message, Struct, field, message, struct
 from pk.core.wire.types import Int32

@@ -1,4 +1,4 @@
-"""Creates access rules (KIP-140). v1 pattern types (KIP-290), v3 user resources (KIP-373)."""
+"""Creates access rules (KIP-140). v1 adds pattern types (KIP-290), v3 user resources (KIP-373)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32

@@ -1,4 +1,4 @@
-"""Creates a delegation token (KIP-48). v3 for another owner (KIP-373)."""
+"""Creates a delegation token (KIP-48). v3 allows another owner (KIP-373)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64

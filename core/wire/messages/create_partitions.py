@@ -1,4 +1,4 @@
-"""Adds partitions to topics (KIP-195). v3 quotas (KIP-599)."""
+"""Adds partitions to topics (KIP-195). v3 adds quotas (KIP-599)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32

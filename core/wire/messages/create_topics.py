@@ -1,5 +1,5 @@
-"""Creates topics. v1 may only validate, v4 default partitions and replicas (KIP-464), v5
-answers configs (KIP-525), v6 quotas (KIP-599), v7 topic ids (KIP-516)."""
+"""Creates topics. v1 can only validate, v4 has defaults for partitions and replicas (KIP-464), v5
+returns the configs (KIP-525), v6 adds quotas (KIP-599), v7 topic ids (KIP-516)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Deletes topics. v5 an error's text (KIP-599), v6 by topic id (KIP-516)."""
+"""Deletes topics. v5 adds error messages (KIP-599), v6 topic ids (KIP-516)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Lists access rules that match a filter (KIP-140). v1 pattern types (KIP-290), v3 user
+"""Lists access rules that match a filter (KIP-140). v1 adds pattern types (KIP-290), v3 user
 resources (KIP-373)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Describes the brokers or controllers of a cluster (KIP-700). v1 controllers (KIP-919), v2
+"""Describes the brokers or controllers of a cluster (KIP-700). v1 adds controllers (KIP-919), v2
 fenced brokers (KIP-1073)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Describes configs of topics, brokers and groups (KIP-133). v1 synonyms (KIP-226), v3 types
+"""Describes configs of topics, brokers and groups (KIP-133). v1 adds synonyms (KIP-226), v3 types
 and documentation (KIP-569)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Lists delegation tokens (KIP-48). v3 who asked for them (KIP-373)."""
+"""Lists delegation tokens (KIP-48). v3 adds the requester of each (KIP-373)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64

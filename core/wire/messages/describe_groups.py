@@ -1,5 +1,5 @@
-"""Describes classic groups and their members. v3 authorized operations (KIP-430), v4 static
-members (KIP-345), v6 an error's text (KIP-1043)."""
+"""Describes classic groups and their members. v3 adds authorized operations (KIP-430), v4 static
+members (KIP-345), v6 error messages (KIP-1043)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32

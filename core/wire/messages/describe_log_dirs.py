@@ -1,5 +1,5 @@
-"""Describes log directories and the sizes of their replicas (KIP-113). v4 disk sizes (KIP-827), v5
-cordoned directories (KIP-1066)."""
+"""Describes log directories and the sizes of their replicas (KIP-113). v4 adds disk sizes
+(KIP-827), v5 cordoned directories (KIP-1066)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64

@@ -1,4 +1,4 @@
-"""Describes the metadata quorum (KIP-595). v1 timestamps (KIP-836), v2 nodes and directory ids
+"""Describes the metadata quorum (KIP-595). v1 adds timestamps (KIP-836), v2 nodes and directory ids
 (KIP-853)."""
 
 from pk.core.values import ZERO_UUID

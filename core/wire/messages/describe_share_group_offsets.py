@@ -1,4 +1,4 @@
-"""Describes where share groups begin (KIP-932). v1 their lag (KIP-1226)."""
+"""Describes the start offsets of share groups (KIP-932). v1 adds their lag (KIP-1226)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,5 @@
-"""Describes topics a page at a time, with their eligible leader replicas (KIP-966)."""
+"""Describes topics page by page, with the eligible leader replicas of their partitions
+(KIP-966)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Commits or aborts a transaction (KIP-98). v5 answers the next producer epoch (KIP-890)."""
+"""Commits or aborts a transaction (KIP-98). v5 returns the next producer epoch (KIP-890)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32, Int64

@@ -1,4 +1,4 @@
-"""Ends a delegation token (KIP-48)."""
+"""Changes when a delegation token expires, or removes it (KIP-48)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32, Int64

@@ -1,7 +1,7 @@
-"""Reads record batches, for consumers and followers. v4 transactions (KIP-98), v7 incremental
-sessions (KIP-227), v9 leader epochs (KIP-320), v11 racks (KIP-392), v12 diverging epochs
-(KIP-595), v13 topic ids (KIP-516), v15 replica state (KIP-903), v16 who leads instead
-(KIP-951), v17 directory ids (KIP-853)."""
+"""Reads record batches, for consumers and followers. v4 adds transactions (KIP-98), v7 incremental
+sessions (KIP-227), v9 leader epochs (KIP-320), v11 racks (KIP-392), v12 diverging epochs (KIP-595),
+v13 topic ids (KIP-516), v15 replica state (KIP-903), v16 the current leader (KIP-951), v17
+directory ids (KIP-853)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

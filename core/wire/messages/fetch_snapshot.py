@@ -1,4 +1,4 @@
-"""Reads a snapshot of the metadata log (KIP-630). v1 directory ids (KIP-853)."""
+"""Reads a snapshot of the metadata log (KIP-630). v1 adds directory ids (KIP-853)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Finds the broker that coordinates a group, a transactional id or a share partition. v1
+"""Finds the broker that coordinates a group, a transactional id or a share partition. v1 adds
 transactional ids (KIP-98), v4 several keys (KIP-699), v6 share groups (KIP-932)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Keeps a member of a classic group alive. v3 static members (KIP-345)."""
+"""Keeps a member of a classic group alive. v3 adds static members (KIP-345)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32

@@ -1,4 +1,4 @@
-"""Sets, deletes, appends to and subtracts from single configs (KIP-339)."""
+"""Sets and deletes single configs, and adds to and removes from those that are lists (KIP-339)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32

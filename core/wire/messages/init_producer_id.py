@@ -1,5 +1,5 @@
-"""Gives a producer its id and epoch (KIP-98). v3 bumps an epoch (KIP-360), v6 two-phase commit
-(KIP-939), which is not stable yet."""
+"""Gives a producer its id and epoch (KIP-98). v3 can raise a producer's epoch (KIP-360), v6 adds
+two-phase commit (KIP-939), which is not stable yet."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32, Int64

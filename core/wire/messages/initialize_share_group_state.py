@@ -1,4 +1,4 @@
-"""Begins the stored state of share partitions (KIP-932)."""
+"""Initializes the stored state of share partitions (KIP-932)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,5 +1,5 @@
-"""Joins a classic group and waits for its next generation. v4 demands a member id first
-(KIP-394), v5 static members (KIP-345), v8 a reason (KIP-800), v9 may skip the assignment
+"""Joins a classic group and waits for its next generation. v4 requires a member id (KIP-394), v5
+adds static members (KIP-345), v8 a reason (KIP-800), v9 lets the leader skip the assignment
 (KIP-814)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Leaves a classic group. v3 several members (KIP-345), v5 a reason (KIP-800)."""
+"""Leaves a classic group. v3 adds several members (KIP-345), v5 a reason (KIP-800)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32

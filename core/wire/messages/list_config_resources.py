@@ -1,4 +1,5 @@
-"""Lists resources that have configs (KIP-1142); v0 lists those for client metrics (KIP-714)."""
+"""Lists resources that have configs (KIP-1142); v0 lists only those for client metrics
+(KIP-714)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32

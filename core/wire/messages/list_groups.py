@@ -1,4 +1,4 @@
-"""Lists the groups that a broker coordinates. v4 states (KIP-518), v5 types (KIP-848)."""
+"""Lists the groups that a broker coordinates. v4 adds states (KIP-518), v5 types (KIP-848)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32

@@ -1,9 +1,10 @@
-"""Finds offsets by timestamp. v1 answers one offset (KIP-79), v2 isolation levels (KIP-98), v4
-leader epochs (KIP-320), v7 the maximum timestamp (KIP-734), v8 and v9 tiered storage (KIP-405,
-KIP-1005), v10 a timeout (KIP-1075).
+"""Finds offsets by timestamp. v1 returns a single offset (KIP-79), v2 adds isolation levels
+(KIP-98), v4 leader epochs (KIP-320), v7 the maximum timestamp (KIP-734), v8 and v9 tiered storage
+(KIP-405, KIP-1005), v10 a time-out (KIP-1075).
 
-v0 asks for up to `max_num_offsets` segment starts before a timestamp and is answered
-`old_style_offsets`."""
+v0 requests up to `max_num_offsets` segment starts before a timestamp. The response has them in
+`old_style_offsets`.
+"""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32, Int64

@@ -1,4 +1,4 @@
-"""Lists the reassignments that are under way (KIP-455)."""
+"""Lists the reassignments in progress (KIP-455)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32

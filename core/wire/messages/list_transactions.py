@@ -1,5 +1,5 @@
-"""Lists the transactions that a broker coordinates (KIP-664). v1 by duration (KIP-994), v2 by
-pattern (KIP-1152)."""
+"""Lists the transactions that a broker coordinates (KIP-664). v1 adds a filter by duration
+(KIP-994), v2 one by pattern (KIP-1152)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64

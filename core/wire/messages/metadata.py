@@ -1,6 +1,6 @@
-"""Describes brokers, topics and partitions: the leaders of partitions. v4 may refuse to create
-topics (KIP-204), v5 offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized
-operations (KIP-430), v10 topic ids (KIP-516), v13 an error for all (KIP-1102)."""
+"""Describes the brokers of a cluster, and topics with their partitions. v4 can forbid the creation
+of topics (KIP-204), v5 adds offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized
+operations (KIP-430), v10 topic ids (KIP-516), v13 an error for the whole response (KIP-1102)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,7 +1,8 @@
-"""Stores offsets of a group. v1 generation and member, v2 retention, v6 leader epochs
+"""Commits offsets of a group. v1 adds the generation and member, v2 retention, v6 leader epochs
 (KIP-320), v7 static members (KIP-345), v9 member epochs (KIP-848), v10 topic ids.
 
-Only v1 has a commit timestamp for each partition."""
+Only v1 has a commit timestamp for each partition.
+"""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""Deletes offsets that a group has stored (KIP-496)."""
+"""Deletes committed offsets of a group (KIP-496)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32

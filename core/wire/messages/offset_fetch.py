@@ -1,5 +1,5 @@
-"""Asks for the offsets that groups have stored. v2 all topics (KIP-88), v5 leader epochs
-(KIP-320), v7 waits for open transactions (KIP-447), v8 several groups (KIP-709), v9 member
+"""Reads the committed offsets of groups. v2 can read all topics (KIP-88), v5 adds leader epochs
+(KIP-320), v7 waits for open transactions (KIP-447), v8 adds several groups (KIP-709), v9 member
 epochs (KIP-848), v10 topic ids."""
 
 from pk.core.values import ZERO_UUID

@@ -1,5 +1,5 @@
-"""Finds where leader epochs end, by which replicas and consumers see that they diverge
-(KIP-101, KIP-279, KIP-320)."""
+"""Finds the end offsets of leader epochs, with which replicas and consumers detect that they
+diverge (KIP-101, KIP-279, KIP-320)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64

@@ -3,7 +3,7 @@
 
 A key begins with its version, which is the record's type; a value begins with its version. Fields
 that should be null but are not null by default, such as `classic_member_metadata`, must be set to
-None, as in Kafka's own files. Share groups and streams groups have files of their own.
+None, as in Kafka's own files. The records of share groups and streams groups are in other files.
 """
 
 from pk.core.values import ZERO_UUID

@@ -9,7 +9,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int16, Int32, Int64
 
 FAULTS_CLIENT_ID: Final = "pk-faults"
-"""The client id whose requests no fault affects: a fault for Metadata can be cleared with it."""
+"""The client id whose requests no fault affects, so that it can clear even a fault for Metadata."""
 
 
 @message(versions=(0, 0))
@@ -17,10 +17,10 @@ class PkFaultsRequest(Request["PkFaultsResponse"]):
     """The request of PkFaults."""
 
     action: str = ""
-    """`add`, `list`, `clear`; or an action that takes effect at once: `disconnect`, `move-leader`,
+    """`add`, `list`, `clear`; or an action with an immediate effect: `disconnect`, `move-leader`,
     `rebalance`, `set-clock`."""
     kind: str = ""
-    """The kind of a fault to add: `fail`, `delay`, `drop`, `drop-answer`."""
+    """The kind of fault to add: `fail`, `delay`, `drop`, `drop-answer`."""
     fault_id: Int64 = -1
     """The fault to clear; -1 clears all."""
     request_key: Int16 = -1
@@ -34,10 +34,10 @@ class PkFaultsRequest(Request["PkFaultsResponse"]):
     partition: Int32 = -1
     group: str = ""
     shift_ms: Int64 = 0
-    """The time by which the broker's clock is ahead of the machine's, in ms."""
+    """How far the broker's clock is ahead of the machine's, in ms."""
 
     def changes_nothing(self) -> bool:
-        """Whether this request only reads."""
+        """Return whether this request only reads."""
         return self.action == "list"
 
 
@@ -51,9 +51,9 @@ class FaultInForce(Struct):
     fault_code: Int16 = 0
     delay_ms: Int64 = 0
     times: Int32 = -1
-    """How many more requests it affects; -1 for all."""
+    """How many more requests the fault affects; -1 for all."""
     met: Int32 = 0
-    """How many requests it has affected."""
+    """How many requests the fault has affected."""
     client_id: str | None = field(default=None, nullable=0)
 
 

@@ -1,4 +1,4 @@
-"""Shows how much of the partitions that a broker leads was copied to remote storage, and why the
+"""Reports how much of the partitions that a broker leads was copied to remote storage, and why the
 rest was not.
 
 pk only. Apache Kafka has no such API.
@@ -20,22 +20,23 @@ class RemotePartitionState(Struct):
     topic: str = ""
     partition: Int32 = 0
     segments: Int32 = 0
-    """The segments that can be read in remote storage."""
+    """The number of segments that can be read in remote storage."""
     bytes: Int64 = 0
     lag_segments: Int32 = 0
-    """The closed segments that were not copied."""
+    """The number of closed segments that were not copied."""
     lag_bytes: Int64 = 0
     unfinished: Int32 = 0
-    """The segments whose copy or deletion did not end."""
+    """The number of segments whose copy or deletion was not completed."""
     copy_disabled: bool = False
     restoring: bool = False
-    """Whether the log must still be restored before the broker leads."""
+    """Whether the log must be restored before the broker can lead."""
     why: str = ""
-    """Why the last turn did not do all that was due; "" if it did."""
+    """The reason why the last round did not do all that was due; "" if it did."""
     orphans: Int32 = 0
-    """The objects that belong to no segment, and that were kept when the leader last looked."""
+    """The number of objects that belong to no segment, and that the leader's last check did not
+    delete."""
     orphan: str = ""
-    """The name of one of them."""
+    """The name of one of these objects."""
 
 
 @message(versions=(0, 0))

@@ -16,7 +16,7 @@ class ReplicaLog(Struct):
 
     partition_index: Int32 = 0
     leader_epoch: Int32 = -1
-    """The leader epoch of the partition: nothing was appended to the log or truncated in this
+    """The leader epoch of the partition. Nothing was appended to the log or truncated in this
     epoch."""
     last_epoch: Int32 = -1
     """The leader epoch of the last batch; -1 if there is none."""
@@ -24,24 +24,24 @@ class ReplicaLog(Struct):
     """The offset after the last whole batch; -1 if the log cannot be read."""
     start_offset: Int64 = -1
     high_watermark: Int64 = -1
-    """The last checkpointed value."""
+    """The last checkpointed high watermark."""
     damage: Int8 = 0
     """The damage that recovery found (core/log/damaged.py); 0 for none, and for a torn tail."""
     kept_bytes: Int64 = 0
-    """The number of bytes that recovery truncated and kept next to the log."""
+    """The number of bytes that recovery truncated and keeps next to the log."""
     stopped: bool = False
     """Whether the broker has stopped following, because it would have to truncate committed
     records."""
     cut_offset: Int64 = -1
-    """The offset to which such a follower would have to truncate its log; -1 for others, as
-    below."""
+    """The offset to which such a follower would have to truncate its log; -1 for others, as for the
+    following fields."""
     leader_end_offset: Int64 = -1
-    """The end of its leader's log, as reported by the leader; -1 while unknown."""
+    """The end of the leader's log, as the leader reported it; -1 if unknown."""
     leader_last_epoch: Int32 = -1
-    """The leader epoch of the last batch of its leader's log."""
+    """The leader epoch of the last batch in the leader's log."""
     damaged_segments: Int32 = 0
     """The number of closed segments that the broker found damaged at runtime, and has not replaced
-    yet; the end of the log is intact all the same."""
+    yet. They do not affect the end of the log."""
 
 
 @struct
@@ -68,9 +68,10 @@ class PartitionResult(Struct):
     partition_index: Int32 = 0
     error_code: Int16 = 0
     may_cut: bool = False
-    """Whether a stopped follower continues: it truncates its log, and keeps the truncated data."""
+    """Whether a stopped follower may continue: then it truncates its log, and keeps the truncated
+    data."""
     why: str = ""
-    """The result of comparing its log with its leader's, for people."""
+    """The result of comparing the follower's log with its leader's, for people."""
 
 
 @struct

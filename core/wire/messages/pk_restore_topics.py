@@ -16,9 +16,9 @@ class RestoredPartition(Struct):
     end_offset: Int64 = -1
     """The last offset in the store; -1 if nothing of the partition was copied."""
     last_epoch: Int32 = -1
-    """The newest leader epoch of the log that is restored."""
+    """The newest leader epoch of the restored log."""
     cluster_ids: list[str] = field(default_factory=list)
-    """The clusters that copied its segments."""
+    """The clusters that copied the partition's segments."""
     left_out: list[Uuid] = field(default_factory=list)
     """The ids of segments that were found damaged."""
     start_offset: Int64 = -1
@@ -40,10 +40,10 @@ class RestoredTopic(Struct):
     name: str = ""
     topic_id: Uuid = ZERO_UUID
     replication_factor: Int16 = -1
-    """-1: the default of the controller."""
+    """-1 for the default of the controller."""
     configs: list[RestoredConfig] = field(default_factory=list)
     partitions: list[RestoredPartition] = field(default_factory=list)
-    """All of them, in order."""
+    """All partitions, in order."""
 
 
 @message(versions=(0, 0))
@@ -52,8 +52,8 @@ class PkRestoreTopicsRequest(Request["PkRestoreTopicsResponse"]):
 
     topics: list[RestoredTopic] = field(default_factory=list)
     producer_id_next: Int64 = 0
-    """An id above those of all producers that the segments know: the cluster gives out no lower
-    ones anymore."""
+    """An id above those of all producers in the restored segments. The cluster will not assign
+    lower ids."""
     timeout_ms: Int32 = 60000
 
 

@@ -21,14 +21,15 @@ class PkUncleanRecoveryRequest(Request["PkUncleanRecoveryResponse"]):
     """The request of PkUncleanRecovery."""
 
     topics: list[TopicPartitions] | None = field(default=None, nullable=0)
-    """Null: all partitions that wait for a leader, or have a stopped follower."""
+    """The partitions to describe. Null stands for all that wait for a leader or have a stopped
+    follower."""
     leader_id: Int32 = -1
-    """The broker that will lead these partitions, even if its log lacks records; -1 for no
-    election."""
+    """The broker that will lead these partitions, even if its log lacks records; -1 to elect no
+    leader."""
     timeout_ms: Int32 = 60000
 
     def changes_nothing(self) -> bool:
-        """Whether this request only reads."""
+        """Return whether this request only reads."""
         return self.leader_id < 0
 
 
@@ -38,8 +39,8 @@ class ReplicaState(Struct):
 
     broker_id: Int32 = 0
     reported: bool = False
-    """Whether the current state of its log is known. Otherwise the fields below describe how it was
-    found damaged, or are empty."""
+    """Whether the current state of the log is known. Otherwise the fields below describe the log as
+    it was found damaged, or are empty."""
     last_epoch: Int32 = -1
     end_offset: Int64 = -1
     start_offset: Int64 = -1
@@ -61,7 +62,7 @@ class PartitionState(Struct):
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
     needed: list[Int32] = field(default_factory=list)
-    """The brokers whose logs are compared before there is a leader."""
+    """The brokers whose logs will be compared before a leader is elected."""
     awaits: list[Int32] = field(default_factory=list)
     why: str = ""
     replicas: list[ReplicaState] = field(default_factory=list)

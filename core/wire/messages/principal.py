@@ -1,4 +1,4 @@
-"""The principal inside an Envelope request (KIP-590): int16 version, then the message."""
+"""The principal inside an Envelope request (KIP-590). It begins with an int16, its version."""
 
 from pk.core.wire.schema import Message, message
 

@@ -1,7 +1,8 @@
-"""Appends record batches to partitions. v3 magic 2 and transactions (KIP-98), v8 errors by record
-(KIP-467), v10 the current leader (KIP-951), v13 topic ids (KIP-516).
+"""Appends record batches to partitions. v3 adds magic 2 and transactions (KIP-98), v8 errors of
+records (KIP-467), v10 the current leader (KIP-951), v13 topic ids (KIP-516).
 
-v0 to v2 carry the record formats before magic 2."""
+v0 to v2 have records in the formats before magic 2.
+"""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

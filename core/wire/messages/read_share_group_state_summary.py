@@ -1,4 +1,5 @@
-"""Reads where share partitions begin (KIP-932). v1 completed deliveries (KIP-1226)."""
+"""Reads the start offsets of share partitions (KIP-932). v1 adds completed deliveries
+(KIP-1226)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -20,7 +20,7 @@ class TopicIdPartitionEntry(Struct):
 
 @struct
 class RemoteLogSegmentIdEntry(Struct):
-    """A remote segment: its partition, and an id of its own for each attempt to copy it."""
+    """A remote segment: its partition, and an id that is different for each attempt to copy it."""
 
     topic_id_partition: TopicIdPartitionEntry = field(default_factory=TopicIdPartitionEntry)
     id: Uuid = ZERO_UUID
@@ -64,7 +64,7 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
 
 @message(versions=(0, 0), flexible=0, record_type=2)
 class RemotePartitionDeleteMetadataRecord(Message):
-    """The remote segments of a deleted partition are on their way out."""
+    """The state of deleting a partition's remote segments has changed."""
 
     topic_id_partition: TopicIdPartitionEntry = field(default_factory=TopicIdPartitionEntry)
     broker_id: Int32 = 0
@@ -74,7 +74,8 @@ class RemotePartitionDeleteMetadataRecord(Message):
 
 @message(versions=(0, 0), flexible=0, record_type=3)
 class RemoteLogSegmentMetadataSnapshotRecord(Message):
-    """A remote segment without its partition, as in Apache Kafka's own files of this state."""
+    """A remote segment without its partition, as in the files in which Apache Kafka stores this
+    state."""
 
     segment_id: Uuid = ZERO_UUID
     start_offset: Int64 = 0

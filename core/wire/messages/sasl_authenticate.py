@@ -1,4 +1,4 @@
-"""Carries one step of a SASL exchange (KIP-152). v1 how long the session lasts (KIP-368)."""
+"""Carries one step of a SASL exchange (KIP-152). v1 adds the lifetime of the session (KIP-368)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int64

@@ -1,5 +1,5 @@
-"""Chooses a SASL mechanism. After v0 raw SASL bytes follow, after v1 SaslAuthenticate requests
-(KIP-152)."""
+"""Chooses a SASL mechanism. After v0 the client sends raw SASL bytes, after v1 SaslAuthenticate
+requests (KIP-152)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16

@@ -1,4 +1,4 @@
-"""Acknowledges records that a member of a share group has acquired (KIP-932). v2 renews
+"""Acknowledges records that a member of a share group has acquired (KIP-932). v2 can renew locks
 (KIP-1222)."""
 
 from pk.core.values import ZERO_UUID

@@ -1,5 +1,5 @@
-"""Acquires records for a member of a share group, and acknowledges earlier ones (KIP-932). v2
-renews and modes of acquiring (KIP-1206, KIP-1222)."""
+"""Acquires records for a member of a share group, and acknowledges earlier ones (KIP-932). v2 can
+renew locks, and adds acquire modes (KIP-1206, KIP-1222)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct

@@ -1,5 +1,5 @@
-"""Hands the leader's assignment to the members of a classic group. v3 static members (KIP-345),
-v5 protocol type and name (KIP-559)."""
+"""Distributes the leader's assignment to the members of a classic group. v3 adds static members
+(KIP-345), v5 protocol type and name (KIP-559)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32

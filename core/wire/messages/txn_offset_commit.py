@@ -1,5 +1,5 @@
-"""Stores offsets of a group as part of a transaction (KIP-98). v3 group membership (KIP-447),
-v5 adds the group by itself (KIP-890)."""
+"""Commits offsets of a group as part of a transaction (KIP-98). v3 adds group membership (KIP-447).
+Since v5, the coordinator adds the group to the transaction (KIP-890)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64

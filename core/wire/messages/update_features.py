@@ -1,4 +1,5 @@
-"""Changes finalized features (KIP-584). v1 may only validate (KIP-778), v2 one error for all."""
+"""Changes finalized features (KIP-584). v1 can only validate (KIP-778), v2 has one error for all
+features."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32

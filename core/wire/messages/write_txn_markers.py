@@ -1,5 +1,5 @@
-"""Writes the markers that end a transaction, from its coordinator to the leaders (KIP-98). v2
-transaction versions (KIP-1228)."""
+"""Sent by a transaction's coordinator to the leaders of its partitions, which write the markers
+that end it (KIP-98). v2 adds transaction versions (KIP-1228)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32, Int64
