@@ -170,6 +170,9 @@ async def _groups_and_offsets(
     return groups, [row for g in groups for row in by_group[g.group_id]]
 
 
+# Rates.
+
+
 def _key(row: OffsetRow) -> PartitionKey:
     return row["group"], row["topic"], row["partition"]
 
@@ -217,6 +220,9 @@ def outlook(lag: int | None, read: float | None, write: float | None) -> Outlook
         elif trend == "shrinking":
             zero_in_ms = round(lag / net * 1000)
     return {"read_rate": read, "write_rate": write, "trend": trend, "zero_in_ms": zero_in_ms}
+
+
+# Sums by topic, member or group.
 
 
 def _grouped(

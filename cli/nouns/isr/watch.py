@@ -1,9 +1,9 @@
-"""`pk isr -w`: shows replicas that leave and join the ISR, as it happens.
+"""`pk isr -w`: shows replicas that leave and join the ISR.
 
-Kafka has no API for the history of an ISR, so a watch asks again and again and shows the
-differences. It first shows the replicas that are already out of sync, without a time, and for how
-long by the estimate of `out_of_sync_since`. A replica that comes back is shown with how long it was
-out.
+Kafka has no API for the history of an ISR, so a watch describes the partitions repeatedly and shows
+the differences. It first shows the replicas that are already out of sync, without a time, and for
+how long, as `out_of_sync_since` estimates it. The row of a replica that is in sync again says how
+long it was out of sync.
 """
 
 from collections.abc import Iterable
@@ -36,14 +36,14 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
 _ROOMY = 100
-"""Columns of a terminal that has room for everything."""
+"""The width, in columns, of a terminal that has space for all columns."""
 
 
 async def _partitions(
     context: Context, admin: Admin, options: InSyncReplicas, *, first: bool
 ) -> Partitions:
-    """The partitions as they are now. Raises CommandError if the `first` call does not find a topic
-    that was named."""
+    """The current partitions. Raises CommandError if the `first` call does not find a topic that is
+    named."""
     names: list[str] | None = None
     if options.topic:
         # A pattern is matched again each time, so that it also finds new topics.
@@ -62,8 +62,8 @@ async def _partitions(
 
 
 def _cells(context: Context, topics: Iterable[str]) -> list[Cell]:
-    """The cells of an event: a narrow terminal leaves out the leader. Columns have a fixed width,
-    since rows come one by one."""
+    """The cells of an event. A narrow terminal does not show the leader. Columns have a fixed
+    width, since rows come one by one."""
     topic = max(min(max(map(len, topics), default=5), 40), 5)
     wide = {"time": 12, "topic": topic, "partition": 4, "event": 7, "brokers": 7, "leader": 6}
     wide |= {"isr": 9, "out_for_ms": 8, "behind": 0}
@@ -86,10 +86,10 @@ def _cell(column: Column, width: int, *, terminal: bool) -> Cell:
 
 
 async def watch(context: Context, admin: Admin, options: InSyncReplicas, every_s: float) -> int:
-    """Show changes until it is interrupted, asking every `every_s` seconds.
+    """Show changes until the watch is interrupted, polling every `every_s` seconds.
 
-    It waits for Ctrl-C: a KeyboardInterrupt could be raised on any line, and be swallowed there, as
-    in a finalizer.
+    It listens for Ctrl-C: a KeyboardInterrupt could be raised on any line, and be swallowed there,
+    as in a finalizer.
     """
     with listen_for_interrupts() as interrupts:
         interrupted = await interrupts.or_until(lambda: _watch(context, admin, options, every_s))
@@ -139,8 +139,8 @@ def _of(row: IsrEvent) -> TopicPartition:
 def _wanted(
     options: InSyncReplicas, partitions: Partitions, before: Watched, min_isr: dict[str, int]
 ) -> set[TopicPartition]:
-    """The partitions to show: those for which a filter holds, and those that were not whole a
-    moment ago."""
+    """The partitions to show: those that match a filter now, and those that were not fully in sync
+    at the previous poll."""
     found = set(filtered(partitions, options, min_isr)) | (before.keys() - partitions.keys())
     was = {
         tp: partitions[tp]
@@ -157,8 +157,8 @@ async def _add_since(
     history: History,
     stamp: int,
 ) -> None:
-    """Add to the replicas that were out of sync when the watch began: since when, and how far
-    behind."""
+    """Add to the replicas that are out of sync when the watch begins since when, and by how many
+    records."""
     gone = {_of(row): partitions[_of(row)] for row in rows if row["event"] == "out"}
     if not gone:
         return
@@ -176,7 +176,7 @@ async def _add_since(
 
 
 async def _add_lag(admin: Admin, partitions: Partitions, rows: list[IsrEvent]) -> None:
-    """Add how far the replicas that just left the ISR are behind."""
+    """Add the number of records that the replicas lack that have just left the ISR."""
     left = {_of(row): row for row in rows if row["event"] == "shrink" and row["leader"] is not None}
     if not left:
         return

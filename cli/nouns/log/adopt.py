@@ -136,7 +136,7 @@ def _broker_config() -> BrokerConfig:
 
 
 def _check_configs(adoption: Adoption) -> None:
-    """Drop topic configs that pk does not know, with a note for each."""
+    """Remove topic configs that pk does not know, with a note for each."""
     broker = _broker_config()
     for topic in adoption.topics:
         for key, value in list(topic.configs.items()):
@@ -199,9 +199,9 @@ async def _apply(disk: RealDisk, adoption: Adoption) -> None:
 
 
 def _upgrade(disk: RealDisk, adoption: Adoption) -> None:
-    """Rewrite segments in message formats older than 0.11: pk's logs hold record batches only.
-    Apache Kafka reads the result too, so the directory stays usable if it is not taken over in the
-    end. Raises CommandError."""
+    """Rewrite segments in message formats older than 0.11, since pk's logs contain only record
+    batches. Apache Kafka reads the result too, so the directory remains usable if it is not taken
+    over in the end. Raises CommandError."""
     for topic in adoption.topics:
         for directory in topic.directories.values():
             try:
@@ -217,8 +217,8 @@ def _fresh(disk: RealDisk, scratch: str) -> None:
 
 
 def _exchange(disk: RealDisk, adoption: Adoption, scratch: str) -> None:
-    """Rename everything. Apache's metadata log goes last, because the directory is Apache's as long
-    as it exists."""
+    """Rename everything. Apache's metadata log is last, since the directory is Apache's as long as
+    it exists."""
     log = f"/{METADATA_TOPIC}-0"
     moves = sorted(adoption.moves, key=lambda move: move[0].endswith(log))
     for old, new in moves:

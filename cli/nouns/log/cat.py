@@ -1,4 +1,4 @@
-"""`pk log cat`: shows records from a partition's files, as `pk consume` shows those of a
+"""`pk log cat`: shows records from a partition's files, as `pk consume` shows the records of a
 broker."""
 
 import os
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 class _Committed:
     """Finds the committed records of a log: those outside transactions, and those of transactions
-    that did not abort. A reader sees nothing after the start of an open transaction, same as a
-    consumer. Only the log is read, not its indexes."""
+    that did not abort. Like a consumer, it stops at the start of an open transaction. It reads only
+    the log, not its indexes."""
 
     def __init__(self, log: ReadableLog) -> None:
         self._aborted: dict[int, list[tuple[int, int]]] = {}
         self.stable = self._last_stable(log)
 
     def _last_stable(self, log: ReadableLog) -> int:
-        """The first offset of the oldest open transaction, or the end of the log. Collects the
+        """Find the first offset of the oldest open transaction, or the end of the log. Collects the
         aborted transactions."""
         begun: dict[int, int] = {}
         for batch in log.batches(log.start):
@@ -66,7 +66,7 @@ class _Committed:
 
 
 def _ending(found: list[Record]) -> ControlType | None:
-    """How the control batch with these records ends a transaction; None if it does not."""
+    """How the control batch with these records ends a transaction; None if it does not end one."""
     kind = control_type(found[0]) if found else None
     return kind if kind in (ControlType.ABORT, ControlType.COMMIT) else None
 
@@ -115,7 +115,7 @@ def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
     for path in map(os.path.abspath, paths):
         if not os.path.isdir(path):
             raise CommandError(f"{path} is not a directory; give a partition directory.")
-        # Not pk's own events, which `pk log dump --records` shows.
+        # not pk's own events, which `pk log dump --records` shows
         found += [
             directory
             for directory in survey(disk, path).partitions

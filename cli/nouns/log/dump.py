@@ -1,4 +1,4 @@
-"""`pk log dump`: shows what files hold, with one table for each kind of file."""
+"""`pk log dump`: shows the contents of files, with one table for each kind of file."""
 
 import base64
 import itertools
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pk.cli.nouns.log.options import DumpLog
 
 _CHUNK_ROWS = 1000
-"""Rows aligned at a time: a log may have millions."""
+"""The number of rows that are aligned together: a log may have millions."""
 
 _ROOMY = 120
-"""The width from which a terminal has room for all columns of a batch."""
+"""The width, in columns, from which a terminal has space for all columns of a batch."""
 
 _LESS_ROOM = ("position", "leader_epoch", "producer_id", "base_sequence", "transactional")
 """Columns of batches that a narrower terminal shows only with -f wide."""
@@ -54,7 +54,7 @@ _KINDS = {
 
 
 class _Part(NamedTuple):
-    """A table to show. Its rows are read as they are needed."""
+    """A table to show. Its rows are read when they are needed."""
 
     title: str
     what: str
@@ -96,7 +96,7 @@ def _shown(options: "DumpLog") -> set[str]:
 
 
 def _check_offset(options: "DumpLog", paths: Sequence[str]) -> None:
-    """Raise Unusable if --show names something without offsets, CommandError if -o names a
+    """Raise Unusable if --show names files without offsets, and CommandError if -o names a
     partition that is not there."""
     from pk.cli.nouns.log.file_positions import check_there, file_positions
 
@@ -122,8 +122,8 @@ def _check_offset(options: "DumpLog", paths: Sequence[str]) -> None:
 def _within(
     context: Context, options: "DumpLog", disk: RealDisk, directory: str, view: LogView
 ) -> LogView | None:
-    """The view with the offsets of -o in the partition of `directory`; None if -o does not name the
-    partition. Raises Unusable, CommandError."""
+    """The view, limited to the offsets of -o in the partition of `directory`; None if -o does not
+    name the partition. Raises Unusable, CommandError."""
     if options.offset is None:
         return view
     from pk.cli.cluster.position_lookup import say_inverted
@@ -183,8 +183,8 @@ def _parts(context: Context, options: "DumpLog", path: str, view: LogView) -> It
 
 
 def _outside(name: str, names: list[str], view: LogView) -> bool:
-    """Whether the segment of this file has no requested offset; `names` are the files of its
-    directory."""
+    """Whether the segment of this file has none of the requested offsets; `names` are the files of
+    its directory."""
     if view.span is None or kind_of(name) is not Kind.LOG:
         return False
     begin, end = view.span
@@ -222,7 +222,7 @@ def _show(context: Context, parts: list[_Part]) -> None:
 def _chunks(
     rows: Iterable[Row], found: tuple[Column, ...], output: OutputOptions
 ) -> Iterator[Listing]:
-    """The rows to show, in portions; reads no more than the limit needs."""
+    """The rows to show, in portions. Reads only as many as the limit requires."""
     left, waiting = output.limit, iter(rows)
     one = _of_a_chunk(output)
     size = _CHUNK_ROWS if output.where or output.limit is None else min(output.limit, _CHUNK_ROWS)
@@ -239,13 +239,13 @@ def _chunks(
 
 
 def _with_room(row: type, output: OutputOptions) -> tuple[Column, ...]:
-    """The columns; on a narrow terminal some of them only for -f wide."""
+    """The columns. On a narrow terminal, some are shown only with -f wide."""
     is_narrow = output.terminal and output.width < _ROOMY and not output.columns
     return columns(row, wide=_LESS_ROOM if row is BatchRow and is_narrow else ())
 
 
 def _of_a_chunk(output: OutputOptions) -> OutputOptions:
-    """The options without its limit and its order: those are not a chunk's."""
+    """The options for a portion: without the limit and the order, which apply to all rows."""
     return output._replace(limit=None, sort=())
 
 
@@ -270,7 +270,7 @@ def _show_tables(context: Context, parts: list[_Part], output: OutputOptions) ->
 
 
 def _readable(row: Row) -> Row:
-    """The row with bytes that are not UTF-8 in hexadecimal; otherwise a table would show them like
+    """A row with bytes that are not UTF-8 in hexadecimal; otherwise a table would show them as
     null."""
     packed = {name: row.get(f"{name}_b64") for name in ("key", "value")}
     found = {n: f"0x{base64.b64decode(text).hex()}" for n, text in packed.items() if text}
@@ -278,7 +278,7 @@ def _readable(row: Row) -> Row:
 
 
 def _show_data(context: Context, parts: list[_Part], output: OutputOptions) -> None:
-    """Write all formats but tables, row by row as it reads."""
+    """Write any format but tables, row by row while reading."""
     if output.format == "json":
         _json(context, parts, output)
         return
@@ -300,7 +300,7 @@ def _show_data(context: Context, parts: list[_Part], output: OutputOptions) -> N
 
 
 def _json(context: Context, parts: list[_Part], output: OutputOptions) -> None:
-    """Write one array of everything, as it is read."""
+    """Write one JSON array with all rows, while reading."""
     left, empty = output.limit, True
     for part in parts:
         for listing in _chunks(part.rows, columns(part.row), output._replace(limit=left)):

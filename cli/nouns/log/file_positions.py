@@ -19,7 +19,7 @@ _AGAIN_S = 0.02
 
 
 def file_positions(text: str) -> Positions:
-    """The value of -o for a command that reads files. Raises Unusable."""
+    """Parse the value of -o for a command that reads files. Raises Unusable."""
     positions = positions_option(text, "-o")
     if positions.uses(Anchor.COMMITTED):
         raise Unusable(
@@ -29,7 +29,7 @@ def file_positions(text: str) -> Positions:
 
 
 def check_there(numbers: Iterable[int], there: Iterable[int]) -> None:
-    """Raise CommandError for a partition that no directory holds."""
+    """Raise CommandError for a partition that no directory contains."""
     held = sorted(set(there))
     for number in numbers:
         if number not in held:
@@ -46,9 +46,9 @@ class ReadableLog:
     end: int
     """The offset after the last record."""
     where: str
-    """The place that errors name."""
+    """The name of the log in errors."""
     check: str
-    """The command that shows what is damaged."""
+    """The command that shows the damage."""
 
     def batches(self, offset: int) -> Iterator[Batch]:
         """The batches from the one that contains `offset` on. Raises CommandError."""
@@ -75,12 +75,12 @@ class ReadableLog:
         return -1
 
     def range_of(self, positions: Positions) -> ResolvedRange | None:
-        """The offsets that `positions` means in this partition; None if they do not name it."""
+        """The offsets that `positions` mean in this partition; None if they do not name it."""
         asked = positions.of(self.tp.partition)
         return asked and resolve_range(positions, self.tp.partition, self._bounds(asked))
 
     def _bounds(self, positions: Iterable[Position | None]) -> Bounds:
-        """The offsets that positions count from."""
+        """The offsets to which positions are relative."""
         times = {p.value for p in positions if p is not None and p.anchor is Anchor.TIME}
         return Bounds(self.start, self.end, {t: self.offset_at(t) for t in times}, None)
 
@@ -103,7 +103,7 @@ class Log(ReadableLog):
         self.end = self._end()
 
     def _checkpointed(self) -> int:
-        """The log start offset in the data directory's checkpoint; records below it were
+        """The log start offset in the checkpoint of the data directory; records before it were
         deleted."""
         try:
             parent = os.path.dirname(self.partition.directory)

@@ -1,4 +1,4 @@
-"""The rows that `pk log dump` shows of each kind of file."""
+"""The rows of `pk log dump` for each kind of file."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -73,18 +73,17 @@ class LogView(NamedTuple):
     max_bytes: int | None = None
     decoder: str = "auto"
     bare: bool = False
-    """Show only the record itself: key, value and headers."""
+    """Whether to show only the record itself: key, value and headers."""
 
     span: tuple[int, int] | None = None
-    """Show only batches and records with offsets from the first up to but not including the
-    second."""
+    """The offsets to show, from the first up to but not including the second; None for all."""
 
 
 # --- logs ---
 
 
 def codec_name(batch: Batch) -> str:
-    """The codec's name, or its number if that is unknown."""
+    """The codec's name, or its number if the codec is unknown."""
     try:
         return batch.header.codec.name.lower()
     except KafkaError:
@@ -92,7 +91,7 @@ def codec_name(batch: Batch) -> str:
 
 
 def batch_row(batch: Batch, path: str) -> BatchRow:
-    """A batch as `pk log dump` shows it."""
+    """A batch as a row of `pk log dump`."""
     header, error = batch.header, batch.crc_error
     old = header.magic != MAGIC
     return {
@@ -129,7 +128,7 @@ def _control(record: Record) -> Any:
 
 
 def plain_event(value: bytes) -> dict[str, Any]:
-    """An event of pk's metadata log as JSON values. Raises CborError."""
+    """An event of pk's metadata log as values for JSON. Raises CborError."""
     event = events.decode(value)
     return {"event": type(event).__name__, **_plain(event)}
 
@@ -161,7 +160,7 @@ class _Decoder:
             self.topic = DECODERS[wanted]
 
     def fields(self, record: Record) -> dict[str, Any]:
-        """Key and value, under the names that they have in JSON."""
+        """The key and value, under their names in JSON."""
         if self.metadata and record.value is not None:
             return {"key": None, "value": plain_event(record.value)}
         if self.topic is not None:
@@ -347,7 +346,7 @@ def _image_rows(path: str, data: bytes, say: Say) -> Iterator[EventRow]:
 
 
 Reader = Callable[[str, bytes, Say], Iterator[Row]]
-"""(path, its bytes, called with each problem) → rows."""
+"""(path, bytes of the file, callback for each problem) → rows."""
 
 _READERS: dict[Kind, tuple[type, Reader]] = {
     Kind.INDEX: (OffsetEntryRow, _index_rows),
@@ -372,8 +371,8 @@ def row_type(kind: Kind, view: LogView) -> type:
 
 
 def rows_of(disk: Disk, path: str, kind: Kind, view: LogView, say: Say) -> Iterator[Row]:
-    """The content of a file as rows. Raises CommandError if the whole file is unreadable, and
-    OSError."""
+    """The content of a file as rows. Raises OSError, and CommandError if the whole file is
+    unreadable."""
     if kind is Kind.LOG:
         yield from _log_rows(disk, path, view, say)
         return

@@ -1,4 +1,4 @@
-"""`pk log remote`: the segments in remote storage, from the store alone."""
+"""`pk log remote`: lists the segments in remote storage, from the store alone."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def remote(
     """Run `pk log remote`."""
     storage = opened_store(url, configs)
     try:
-        # Not the objects: their tails are large.
+        # without the objects, whose tails are large
         checked = checked_objects(storage, topics, records=verify, at_once=OBJECTS_AT_ONCE)
         rows = [_row(one) for one in checked]
     except RemoteStorageError as e:

@@ -13,7 +13,8 @@ def _show_time(time_ms: int) -> str:
 
 
 def _clock(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """A time for a terminal: shorter, without the zone, which is the terminal's own."""
+    """A shorter form of a time for terminals, without the time zone, which is the terminal's
+    own."""
 
     def show(row: Mapping[str, Any]) -> str:
         time_ms = row.get(name)
@@ -27,7 +28,7 @@ def _show_nested(value: Any) -> str:
 
 
 class FindingRow(TypedDict):
-    """Something that is wrong in a file, at which byte and which offset, in `pk log verify`."""
+    """A problem in a file, with the byte and the offset at which it is, in `pk log verify`."""
 
     file: str
     position: int | None
@@ -64,7 +65,7 @@ class AdoptedTopicRow(TypedDict):
 
 
 class BatchRow(TypedDict):
-    """A batch. Times are in ms since 1970; -1 means that the batch does not have the number."""
+    """A batch. Times are in epoch ms; -1 means that the batch does not have the number."""
 
     base_offset: Annotated[int, Shown("FIRST OFFSET")]
     last_offset: int
@@ -128,11 +129,11 @@ class _ErrorAndFile(TypedDict):
 
 
 class LogRecordRow(_Place, ContentRow, _ErrorAndFile):
-    """A record, and what its batch says of it. `control` says what a control record means."""
+    """A record, with the data of its batch. `control` is the meaning of a control record."""
 
 
 class SegmentRow(TypedDict):
-    """A segment: the sizes of its files, and whether a producer snapshot goes with it."""
+    """A segment: the sizes of its files, and whether it has a producer snapshot."""
 
     topic: str | None
     partition: int | None

@@ -1,4 +1,4 @@
-"""Partitions in remote storage, read as their files are, without a broker."""
+"""Partitions in remote storage, read like their files, without a broker."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -22,7 +22,8 @@ from pk.core.log.tools.inspect import Batch, Scan
 
 OBJECTS_AT_ONCE: Final = 16
 NO_CLUSTER: Final = ""
-"""The id of a cluster that copied none of the objects, so all of them say which one did."""
+"""The id of a cluster that copied none of the objects, so that all objects name the cluster that
+copied them."""
 
 
 def is_store(path: str) -> bool:
@@ -33,8 +34,8 @@ def is_store(path: str) -> bool:
 def stored_logs(
     url: str, topics: Sequence[str], numbers: Sequence[int], configs: Sequence[Pair]
 ) -> list[ReadableLog]:
-    """The partitions with segments in a store, limited to `topics` and `numbers` if those are not
-    empty. Raises CommandError."""
+    """The partitions with segments in a store, only those of `topics` and `numbers` if these are
+    not empty. Raises CommandError."""
     storage = opened_store(url, configs)
     try:
         checked = checked_objects(storage, topics, records=False, at_once=OBJECTS_AT_ONCE)
@@ -97,7 +98,7 @@ class StoredLog(ReadableLog):
 
 
 def _position_before(tail: Tail, offset: int) -> int:
-    """The position of a batch at or before the one with `offset`, by the segment's index."""
+    """The position of a batch at or before the one with `offset`, from the segment's index."""
     position = 0
     for relative, at in OFFSET_ENTRY.iter_unpack(tail.offset_index):
         if tail.start_offset + relative > offset:

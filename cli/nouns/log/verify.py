@@ -1,4 +1,4 @@
-"""`pk log verify`: checks the files of logs; and the index checks of `pk log dump`."""
+"""`pk log verify`: checks the files of logs. Also the index checks of `pk log dump`."""
 
 import os
 import time
@@ -36,7 +36,7 @@ def _wait() -> None:
 
 
 def _directories(paths: Sequence[str]) -> list[str]:
-    """The absolute paths. Raises CommandError for a path without logs: checking nothing is a
+    """The absolute paths. Raises CommandError for a path without logs, since checking nothing is a
     failure."""
     disk = RealDisk(read_only=True)
     found: list[str] = []
@@ -55,7 +55,7 @@ def _directories(paths: Sequence[str]) -> list[str]:
 
 
 def _has_log(disk: RealDisk, directory: str) -> bool:
-    """Whether a directory named like a partition's (`dbus-1`) holds any file of a log."""
+    """Whether a directory with the name of a partition (`dbus-1`) contains any file of a log."""
     return any(kind_of(name) is not None for name in disk.list(directory))
 
 
@@ -114,8 +114,8 @@ def _show(context: Context, findings: Sequence[Finding]) -> None:
 
 
 def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> None:
-    """`pk log dump --index-sanity-check` (`alone`: the indexes by themselves) and
-    `--verify-index-only`."""
+    """Run `pk log dump --verify-index-only`, which checks the indexes against the logs, or, if
+    `alone`, `--index-sanity-check`, which reads only the indexes."""
     if not alone:
         directories = [p if os.path.isdir(p) else os.path.dirname(p) for p in paths]
         if _verify(context, _directories(list(dict.fromkeys(directories))), logs=False):
@@ -141,7 +141,7 @@ def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> Non
 
 
 def _index_files(paths: Sequence[str]) -> list[str]:
-    """The named index files, and those in the named directories. Raises CommandError if there is
+    """The named index files, and those in the named directories. Raises CommandError if there are
     none."""
     wanted = (Kind.INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
     named: list[str] = []

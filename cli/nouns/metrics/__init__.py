@@ -1,1 +1,1 @@
-"""`pk metrics`: the metrics of brokers, their rates and how they develop."""
+"""`pk metrics`: the metrics of brokers, their rates and their trends."""

@@ -8,14 +8,14 @@ from pk.cli.output.rows import Shown
 
 
 def show_value(value: float) -> str:
-    """A value without digits that say nothing, and with all digits before the point."""
+    """Show a value without insignificant digits, but with all digits before the point."""
     if 1000 <= abs(value) < 1e15 or (value == int(value) and abs(value) < 1e15):
         return f"{value:.0f}"
     return f"{value:.4g}"
 
 
 def _on_terminal(row: Mapping[str, Any]) -> str:
-    """The value; of a moment, since 1970 in seconds, its time."""
+    """Show a value; a time in seconds since 1970 is shown as a date."""
     value = row["value"]
     if value is None:
         return "-"
@@ -29,11 +29,11 @@ class MetricRow(TypedDict):
 
     broker: str
     metric: str
-    """Its name for Prometheus, a counter's without `_total`; of a histogram `_p50`, `_p99`,
-    `_count` and `_sum`."""
+    """The name in Prometheus: a counter's without `_total`; a histogram's with `_p50`, `_p99`,
+    `_count` or `_sum`."""
     labels: str
     value: Annotated[float | None, Shown(show=show_value, on_terminal=_on_terminal)]
     rate: Annotated[float | None, Shown(show=show_value)]
-    """A counter's growth a second; null without --for."""
+    """The growth of a counter per second; null without --for."""
     trend: Annotated[str | None, Shown(word=True)]
-    """Each second of --for: a counter's growth, or the value."""
+    """For each second of --for, a counter's growth, or the value."""

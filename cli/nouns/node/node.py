@@ -1,5 +1,6 @@
-"""`pk node start`, `stop` and `status`: a broker with Kafka's own config; and, with a node's
-number, those and `kill`, `restart`, `pause`, `resume` for a node of `pk up --brokers N`."""
+"""`pk node start`, `stop` and `status`: manage a broker with a Kafka config file. With the number
+of a node, these and `kill`, `restart`, `pause` and `resume` manage a node of `pk up --brokers
+N`."""
 
 import os
 import select
@@ -29,8 +30,8 @@ def _given(
     data: str | None,
     port: int | None = None,
 ) -> dict[str, str]:
-    """The broker's configs: the file's, then the options', then -X. Raises Unusable without
-    log.dirs."""
+    """The broker's configs: the file's, then the options', then those of -X. Raises Unusable
+    without log.dirs."""
     given = read_properties(config_file) if config_file else {}
     if data is not None:
         given["log.dirs"] = data
@@ -104,7 +105,7 @@ def _forget(pid_file: str | None) -> None:
 
 
 def _start_detached(context: Context, options: StartNode, given: dict[str, str]) -> int:
-    """Start a process of its own and wait for its ready line, or for its end."""
+    """Start a process of its own, and wait for its ready line or its end."""
     directory = _directory(given)
     try:
         os.makedirs(directory, exist_ok=True)
@@ -150,15 +151,15 @@ def _start_detached(context: Context, options: StartNode, given: dict[str, str])
 
 
 def _asked(options: StartNode) -> list[str]:
-    """The words of the command line that identify the broker, without secrets: anyone can read a
-    process's arguments."""
+    """The words of the command line that identify the broker, without secrets, since anyone can
+    read the arguments of a process."""
     named = {"--config-file": options.config_file, "--data": options.data, "--port": options.port}
     words = [f"{name}={value}" for name, value in named.items() if value is not None]
     return words + [f"-X{key}={value}" for key, value in options.properties]
 
 
 def _await_line(reader: int) -> bytes:
-    """The line written to a pipe; empty when it closes without one."""
+    """Read the line that is written to a pipe; empty if the pipe closes without one."""
     data = b""
     while not data.endswith(b"\n"):
         select.select([reader], [], [])
@@ -170,8 +171,8 @@ def _await_line(reader: int) -> bytes:
 
 
 def running_pid(directory: str) -> int | None:
-    """The process of the detached broker in `directory`; None if none runs, even if pk.pid names
-    one."""
+    """The pid of the detached broker in `directory`; None if it does not run, even if pk.pid has a
+    pid."""
     try:
         with open(os.path.join(directory, _PID), encoding="ascii") as file:
             pid = int(file.read())
@@ -225,7 +226,7 @@ def _alive(pid: int) -> bool:
 def status(
     context: Context, config_file: str | None, properties: Sequence[Pair], data: str | None
 ) -> int:
-    """Run `pk node status`. Exit code 1 if the broker, or any node of the cluster, is not
+    """Run `pk node status`. The exit code is 1 if the broker, or any node of the cluster, is not
     running."""
     if (state := _cluster_asked_for(config_file, properties, data)) is not None:
         return _cluster_status(context, state)
@@ -281,11 +282,11 @@ _OF_A_BROKER = {
     "port": "--port",
     "detach": "--detach",
 }
-"""Options that say what a broker is, which `pk up` has said of its nodes."""
+"""The options that describe a broker, which `pk up` has set for its nodes."""
 
 
 def _check_node(context: Context) -> None:
-    """Raise Unusable if an option does not go with a node."""
+    """Raise Unusable if an option is given that does not apply to a node of a cluster."""
     for dest, name in _OF_A_BROKER.items():
         if context.given(dest):
             raise Unusable(
@@ -305,8 +306,8 @@ def _of_cluster(context: Context, do: str, number: int, data: str | None, timeou
 def _cluster_asked_for(
     config_file: str | None, properties: Sequence[Pair], data: str | None
 ) -> cluster_files.ClusterState | None:
-    """The cluster for `status`: the one in --data, or, if nothing names a broker, the only one
-    running."""
+    """The cluster for `status`: the one in --data or, if nothing names a broker, the only one that
+    runs."""
     if data is not None:
         return cluster_files.read_state(data)
     if config_file or properties or not cluster_files.running():

@@ -15,8 +15,8 @@ class DetachedBrokerRow(TypedDict):
 
 
 class NodeRow(TypedDict):
-    """A node of a `pk up` cluster: a broker, or the controller (0). `starts` counts how often it
-    was started."""
+    """A node of a `pk up` cluster: a broker, or the controller (0). `starts` is the number of its
+    starts."""
 
     node: int
     role: str

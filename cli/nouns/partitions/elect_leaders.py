@@ -1,10 +1,10 @@
 """`pk partitions elect-leaders`: shows the elections, asks, elects, and reports a result for each
 partition.
 
-A preferred election costs only a moment: the first replica of a partition, which is in sync, takes
-over from another. An unclean one loses records: if no replica that is in sync (or eligible,
-KIP-966) is alive, it makes a replica the leader that lacks the newest records. It is only for
-partitions without a leader, and must be confirmed by typing a word.
+A preferred election takes only a moment: the first replica of a partition, which is in sync,
+becomes the leader. An unclean election loses records: if no in-sync (or eligible, KIP-966) replica
+is alive, it makes a replica the leader that lacks the newest records. It is only for partitions
+without a leader, and the user must confirm it by typing a word.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,8 @@ _ASKED_ROWS = 40
 
 
 class Election(NamedTuple):
-    """A partition that was named or needs it, and what an election would do."""
+    """A partition that was named or needs an election, and the result that an election would
+    have."""
 
     tp: TopicPartition
     p: r.PartitionDescription
@@ -46,7 +47,7 @@ class Election(NamedTuple):
     """The new leader; None if the controller chooses."""
 
     why_not: str = ""
-    """The reason for no election; empty if there is one."""
+    """The reason why there is no election; empty if there is one."""
 
 
 async def elect_leaders(context: Context, options: ElectLeaders) -> None:
@@ -98,7 +99,7 @@ async def _elect_from(
     partitions: dict[TopicPartition, r.PartitionDescription],
     broker: int,
 ) -> None:
-    """Make one broker the leader, even if its log lacks records: shows the logs, ask, elects."""
+    """Make one broker the leader, even if its log lacks records: show the logs, ask, and elect."""
     known = await admin.unclean_recovery(partitions)
     if not known:
         raise CommandError("Only pk's controller supports --from; leave it out.")
@@ -135,12 +136,13 @@ async def _elect_from(
 
 
 def _is_open(found: r.UncleanRecovery) -> bool:
-    """Whether an operator may say who leads."""
+    """Whether an operator may choose the leader."""
     return found.leader_id < 0 or any(replica.stopped for replica in found.replicas)
 
 
 def _logs(tp: TopicPartition, found: r.UncleanRecovery, broker: int) -> list[ReplicaLogRow]:
-    """Each replica's log, and how many of its records the broker's lacks by their offsets."""
+    """The log of each replica, and how many of its records the broker's log lacks, judged by their
+    offsets."""
     ends = {one.broker_id: one.end_offset for one in found.replicas if one.end_offset >= 0}
     return [
         {
@@ -205,7 +207,7 @@ async def _partitions(
 
 
 def _in_json(path: str) -> list[TopicPartition]:
-    """The partitions of Apache's `--path-to-json-file`. Raises Unusable."""
+    """Read the partitions in Apache's `--path-to-json-file`. Raises Unusable."""
     entries = read_json(path).get("partitions")
     try:
         return [TopicPartition(str(e["topic"]), int(e["partition"])) for e in entries or ()]
@@ -302,7 +304,7 @@ async def _agree_to_loss(context: Context, admin: Admin, wanted: list[Election])
 
 
 async def _confirm_loss(context: Context) -> None:
-    """Raise Refused."""
+    """Ask the user to type a word. Raises Refused."""
     if context.change.yes or context.settings.guard in ("readonly", "none"):
         await context.agree("", name=None)
         return

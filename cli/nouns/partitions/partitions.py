@@ -1,4 +1,4 @@
-"""`pk partitions list`: partitions by health, leader and broker."""
+"""`pk partitions list`: lists partitions by health, leader and broker."""
 
 from pk.cli.cluster.brokers import parse_brokers
 from pk.cli.cluster.min_isr import min_isrs
@@ -14,7 +14,7 @@ from pk.net.client import results as r
 
 
 def state_of(p: r.PartitionDescription, min_isr: int | None) -> str:
-    """The worst state that a partition is in, in a word or two."""
+    """The worst state of a partition, in a word or two."""
     if p.leader_id < 0:
         return "offline"
     if min_isr is not None and len(p.isr) < min_isr:
@@ -43,7 +43,7 @@ def partition_row(
 
 
 def _led(partitions: Partitions, options: ListPartitions) -> Partitions:
-    """The partitions that --leader, --broker and --not-preferred leave."""
+    """The partitions that match --leader, --broker and --not-preferred."""
     leaders = parse_brokers(options.leader, "--leader")
     brokers = parse_brokers(options.broker, "--broker")
     return {

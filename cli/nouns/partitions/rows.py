@@ -35,11 +35,11 @@ ElectionRow = TypedDict(
         "error": Annotated[str | None, Shown(wide=True)],
     },
 )
-"""A partition in `pk partitions elect-leaders`: who leads, and who would."""
+"""A partition in `pk partitions elect-leaders`: its leader, and the leader after an election."""
 
 
 class ReplicaLogRow(TypedDict):
-    """A replica's log, as it is shown before an operator says which one counts."""
+    """The log of a replica, shown before an operator chooses the leader."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class ReplicaLogRow(TypedDict):
 
 
 class UncleanElectionRow(TypedDict):
-    """A partition without a leader, as shown before an unclean election: its live replicas, and the
+    """A partition without a leader, shown before an unclean election: its live replicas, and the
     ends of their logs."""
 
     topic: str

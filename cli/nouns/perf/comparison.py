@@ -1,4 +1,4 @@
-"""`pk perf --compare`: the figures of a result beside those of an earlier one."""
+"""`pk perf --compare`: compares the figures of a result with those of an earlier one."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from pk.cli.output.rows import listing, names
 
 RATES: Final = ("records_per_second", "mb_per_second")
 _SAME: Final = 5.0
-"""A change of less than this many percent counts as none."""
+"""A change of less than this many percent is no difference."""
 
 _SETTINGS: Final = (
     "test",
@@ -46,7 +46,7 @@ def _style(row: FigureChange) -> str | None:
 
 
 def read_result(path: str) -> dict[str, Any]:
-    """A result that `-f json` wrote. Raises Unusable."""
+    """Read a result that `-f json` wrote. Raises Unusable."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
@@ -87,6 +87,6 @@ def compare(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Com
 
 
 def _figure(result: Mapping[str, Any], name: str) -> float | None:
-    """A figure of a result; None if it has none of that name."""
+    """A figure of a result; None if the result has none with that name."""
     latency: Mapping[str, float] = result.get("latency_ms") or {}
     return result.get(name, latency.get(name))

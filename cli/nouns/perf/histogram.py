@@ -1,4 +1,4 @@
-"""A histogram of durations, in buckets about a percent wide, from a microsecond up. Pure."""
+"""A histogram of durations, with buckets of about one percent, from a microsecond up. Pure."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -60,7 +60,8 @@ class Histogram:
         return self._total_us / self.count / 1000 if self.count else 0.0
 
     def percentile_ms(self, percent: float) -> float:
-        """The duration that `percent` of all did not exceed, accurate to a percent or two."""
+        """The duration, in ms, that `percent` of all did not exceed, accurate to a percent or
+        two."""
         wanted = self.count * percent / 100
         passed = 0
         for bucket in sorted(self._buckets):

@@ -29,9 +29,9 @@ async def live(
     now: Callable[[], Progress],
     total: int | None,
 ) -> AsyncGenerator[None]:
-    """Show a run's progress while the block runs: on a terminal one line that is redrawn; with
-    `interval_ms` (--reporting-interval) a line for each interval. `total` is the number of records,
-    if it is known."""
+    """Show the progress of a run during the block: on a terminal, one line that is redrawn; with
+    `interval_ms` (--reporting-interval), a line for each interval. `total` is the number of
+    records, if known."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_show_live, context, interval_ms, what, now, total)
         yield

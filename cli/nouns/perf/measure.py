@@ -1,4 +1,4 @@
-"""The three measurements of `pk perf`: each fills in an `Outcome`."""
+"""The three measurements of `pk perf`. Each fills in an `Outcome`."""
 
 import os
 import time
@@ -29,15 +29,15 @@ _PATIENCE_S = 10.0
 
 
 class Outcome:
-    """The findings of a measurement."""
+    """The result of a measurement."""
 
     def __init__(self, until: Callable[[Callable[[], Awaitable[None]]], Awaitable[bool]]) -> None:
         self.until = until
-        """Runs a function to its end or until an interrupt; returns True for an interrupt. Clients
-        are opened around it, so records that they are sending can still arrive."""
+        """Runs a function until its end or an interrupt; returns True for an interrupt. Clients are
+        opened outside of it, so that the records that they are sending can still arrive."""
 
         self.measured: Measured | None = None
-        """None if it was interrupted before anything was measured."""
+        """None if the measurement was interrupted before anything was measured."""
 
         self.error: Exception | None = None
         self.interrupted = False
@@ -59,7 +59,7 @@ async def _ends(consumer: Consumer, target: Target) -> dict[TopicPartition, int]
 
 
 async def _starts(context: Context, spec: Spec, target: Target) -> dict[TopicPartition, int]:
-    """The offsets at which new records will begin."""
+    """Partition → the offset at which new records will begin."""
     if target.own:
         return {TopicPartition(target.topic, i): 0 for i in range(target.partitions)}
     async with open_consumer(context.settings.bootstrap, spec.consumer) as consumer:
@@ -67,8 +67,8 @@ async def _starts(context: Context, spec: Spec, target: Target) -> dict[TopicPar
 
 
 async def _until_taken(producer: Producer, topic: str) -> None:
-    """Wait until the brokers have taken what they do not acknowledge: over one connection, an
-    answer comes after all that was sent before it was asked for."""
+    """Wait until the brokers have received what they do not acknowledge: on a connection, they
+    answer a request only after all that was sent before it."""
     partitions = producer.cluster.metadata.topics[topic].partitions
     for broker in {each.leader_id for each in partitions}:
         connection = producer.cluster.ready_connection(broker, PURPOSE)
@@ -105,7 +105,7 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
         await opened.partitions(target.topic)
         async with live(context, interval_ms, "Producing", progress, spec.work.records):
             outcome.interrupted = await outcome.until(sender.run)
-        # Taken before the producer closes: records sent while closing are not measured.
+        # Taken before the producer closes, so that records sent while closing are not measured.
         spent = time.process_time() - cpu
         outcome.error = sent.error
         outcome.measured = Measured(
@@ -152,7 +152,7 @@ async def _read_back(
 
 
 async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome: Outcome) -> int:
-    """Write the records to be read; return how many."""
+    """Write the records to read. Returns their number."""
     number = spec.work.records or FILL
     work = Work(number, None, None, spec.work.size)
     payloads = Payloads(run, work.size, spec.source(), spec.options.seed)
@@ -185,7 +185,7 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
         expected = await _fill(context, spec, target, run, outcome)
         if outcome.interrupted:
             return
-    # An existing topic may hold records of an earlier run, marked in either way.
+    # An existing topic may have records of an earlier run, marked in either way.
     verifier = Verifier(run if target.own else None) if spec.verified else None
     marked = target.own and spec.options.fake is None
     reader = Reader(verifier, marked=marked, latency=False)
@@ -222,8 +222,8 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
 async def _take_partitions(
     consumer: Consumer, spec: Spec, target: Target, reader: Reader, wanted: int | None
 ) -> Callable[[], bool]:
-    """Start reading the topic from its start, with or without a group. Returns a function that says
-    whether all of it, or `wanted` records, have been read."""
+    """Start to read the topic from its start, with or without a group. Returns a function that says
+    whether all of the topic, or `wanted` records, have been read."""
     ends = await _ends(consumer, target)
     read = reader.read
     if spec.consumer.get("group.id"):
@@ -240,7 +240,7 @@ async def _take_partitions(
 
 
 async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
-    """Read while it sends."""
+    """Send records, and read them at the same time."""
     run = _run_id()
     payloads = Payloads(run, spec.work.size, spec.source(), spec.options.seed)
     sender = Sender(target.topic, target.partitions, spec.work, payloads)

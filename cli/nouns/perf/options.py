@@ -72,7 +72,7 @@ NoVerify = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class OwnTopic:
-    """The topic: an existing one, or a test topic, created and then deleted."""
+    """The topic: an existing one, or a temporary one that is created and then deleted."""
 
     topic: Annotated[
         str | None,

@@ -1,9 +1,9 @@
-"""Records that can be checked when they come back: each has a number, the time it was due, and a
-CRC-32C over all of it.
+"""Records that can be checked when they are read back: each has a number, the time at which it was
+due, and a CRC-32C over everything.
 
-With --size the mark is the beginning of the value, and the rest is filler text. If a template makes
-the value, the mark is a header. Each run has a random id, which distinguishes its records from
-those of others or of an earlier run.
+With --size, the mark is the beginning of the value, and the rest is filler text. If a template
+makes the value, the mark is a header. Each run has a random id, which distinguishes its records
+from those of other runs.
 """
 
 import random
@@ -38,11 +38,11 @@ class Payloads:
 
     @property
     def keyed(self) -> bool:
-        """Whether records have keys and headers (`rows`) and not only values."""
+        """Whether records are made by `rows`, with keys and headers, and not by `values`."""
         return self._fake is not None
 
     def values(self, first: int, due_ns: Sequence[int]) -> list[tuple[None, bytes]]:
-        """Record numbered from `first` on, one for each due time."""
+        """Records numbered from `first` on, one for each due time."""
         pack, pack_crc, run, rest = _MARK.pack, _CRC.pack, self._run, self._rest
         pool, join = self._pool, b"".join
         found: list[tuple[None, bytes]] = []
@@ -54,7 +54,8 @@ class Payloads:
         return found
 
     def rows(self, first: int, due_ns: Sequence[int]) -> list[Row]:
-        """The same, made from the template, each with its mark in a header."""
+        """Records made from the template, numbered from `first` on, one for each due time, with the
+        mark in a header."""
         assert self._fake is not None
         found: list[Row] = []
         for number, due in enumerate(due_ns, first):
@@ -66,28 +67,28 @@ class Payloads:
 
 
 class Verifier:
-    """Checks that records come back once, in order within a partition, and unchanged; counts those
-    that do not."""
+    """Checks that records come back once, in order within a partition, and unchanged, and counts
+    the others."""
 
     def __init__(self, run: int | None) -> None:
         self.run = run
-        """The run whose records are expected; None means that of the first record."""
+        """The run whose records are expected; None means the run of the first record."""
 
         self.found = 0
-        """Records of this run, each counted once."""
+        """The number of records of this run, each counted once."""
 
         self.repeated = 0
         self.reordered = 0
         self.corrupt = 0
         self.foreign = 0
-        """Records without a mark, or of another run."""
+        """The number of records without a mark, or of another run."""
 
         self._seen = bytearray()
         self._last: dict[int, int] = {}
 
     def value(self, value: bytes | None, partition: int) -> int | None:
-        """Check a value that carries its mark; return when the record was due, or None if it does
-        not count."""
+        """Check a value with a mark. Returns the time at which the record was due, or None if the
+        record does not count."""
         if value is None or len(value) < MARK_BYTES or value[:4] != _MAGIC:
             self.foreign += 1
             return None
@@ -96,7 +97,7 @@ class Verifier:
         return self._mark(head, value[_MARK.size : MARK_BYTES], crc, partition)
 
     def record(self, record: Record, partition: int) -> int | None:
-        """Check a record whose mark is in a header."""
+        """Check a record whose mark is in a header. Returns the same as `value`."""
         mark = next((v for name, v in record.headers if name == HEADER), None)
         if mark is None or len(mark) != MARK_BYTES or mark[:4] != _MAGIC:
             return self.value(record.value, partition)
@@ -130,8 +131,8 @@ class Verifier:
         return due_ns
 
     def faults(self, expected: int | None) -> Faults:
-        """The number of faults by kind; `lost` are those of the `expected` records that never
-        came."""
+        """The number of faults by kind; `lost` are those of the `expected` records that were not
+        read."""
         lost = 0 if expected is None else max(0, expected - self.found)
         return {
             "lost": lost,

@@ -1,6 +1,7 @@
-"""`pk perf`: produce, consume and e2e, on a temporary topic or an existing one.
+"""`pk perf`: measures producing, consuming and both together, on a temporary topic or an existing
+one.
 
-Each of them is a plan (`plan`), a measurement (`measure`, `run`), a check of every record
+Each command has a plan (`plan`), a measurement (`measure`, `run`), a check of every record
 (`payload`) and a result (`report`). A temporary topic is always deleted at the end.
 """
 
@@ -34,8 +35,8 @@ from pk.net.client.results import NewTopic
 
 @asynccontextmanager
 async def _target(context: Context, options: PerfOptions) -> AsyncGenerator[Target]:
-    """The topic to measure: the named one, which must exist, or a temporary one, deleted at the
-    end."""
+    """The topic to measure during the block: the named one, which must exist, or a temporary one,
+    deleted at the end."""
     admin = await context.admin()
     if options.topic is not None:
         (found,) = await existing_topics(context, admin, [options.topic])
@@ -48,7 +49,7 @@ async def _target(context: Context, options: PerfOptions) -> AsyncGenerator[Targ
         options.replication_factor or -1,
         configs=dict(options.topic_configs),
     )
-    made = True  # assume so if the creation is interrupted
+    made = True  # if the creation is interrupted, the topic may exist
     try:
         answers = await admin.create_topics([new])
         made = name in answers.ok
@@ -72,7 +73,7 @@ async def _delete(context: Context, admin: Admin, name: str) -> None:
 
 
 def _plan_shown(context: Context, spec: Spec) -> None:
-    """Print what would be done; format for programs get an empty result."""
+    """Print what would be done. Formats for programs get an empty result."""
     context.show_nothing(columns(ResultRow))
     options, work = spec.options, spec.work
     topic = options.topic or f"a temporary topic with {count(options.partitions, 'partition')}"
@@ -81,7 +82,7 @@ def _plan_shown(context: Context, spec: Spec) -> None:
         much = count(work.records, "record")
     elif work.duration_s:
         much = f"records for {work.duration_s:g} s"
-    elif options.topic:  # existing records of any size are read
+    elif options.topic:  # existing records may have any size
         context.say(f"Would {spec.test} the records of {options.topic}; nothing was done.")
         return
     else:
@@ -180,7 +181,8 @@ def _title(settings: Settings) -> str:
 
 
 def _judge(measured: Measured, error: Exception | None) -> None:
-    """Raise CommandError if records failed, or did not come back as they were sent."""
+    """Raise CommandError if records could not be written, or did not come back as they were
+    sent."""
     if measured.failed:
         assert error is not None
         raise CommandError(

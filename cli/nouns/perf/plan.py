@@ -19,14 +19,14 @@ from pk.net.client.config import ConsumerConfig, ProducerConfig
 _SIZE = 100
 _DURATION_S = 10.0
 FILL = 500_000
-"""The number of records that a temporary topic is filled with before it is read."""
+"""The number of records with which a temporary topic is filled before it is read."""
 
 
 PerfOptions = PerfProduce | PerfConsume | EndToEnd
 
 
 class Spec(NamedTuple):
-    """The measurement that the options ask for."""
+    """The measurement that the options request."""
 
     test: str
     options: PerfOptions
@@ -58,7 +58,7 @@ class Target(NamedTuple):
 
 
 def spec_of(context: Context, options: PerfOptions) -> Spec:
-    """Check the options against each other. Raises Unusable."""
+    """Check the options for conflicts, and make the plan. Raises Unusable."""
     options = _with_topic(options)
     _check(context, options)
     if isinstance(options, PerfConsume):
@@ -105,7 +105,7 @@ def spec_of(context: Context, options: PerfOptions) -> Spec:
 
 
 def _check(context: Context, options: PerfOptions) -> None:
-    """Raise Unusable for options that do not go together."""
+    """Raise Unusable for options that cannot be combined."""
     if options.key is not None and options.fake is None:
         raise Unusable("-k is a template; it needs --fake.")
     if options.size is not None and options.fake is not None:
@@ -144,8 +144,8 @@ def _work(options: PerfOptions) -> Work:
     if number is None and duration_s is None:
         duration_s = _DURATION_S
     if rate is not None and duration_s is not None:
-        # Send everything due in that time, late if necessary, so that a stall at the end counts
-        # too.
+        # Send all records that are due in that time, late if necessary, so that a stall at the end
+        # counts too.
         due = max(1, round(rate * duration_s))
         number = due if number is None else min(number, due)
         duration_s = None
@@ -153,7 +153,7 @@ def _work(options: PerfOptions) -> Work:
 
 
 def _with_topic(options: PerfOptions) -> PerfOptions:
-    """The options with the topic that a word without `=` names. Raises Unusable."""
+    """The options, with a word without `=` as the topic. Raises Unusable."""
     names = [word for word in options.property if "=" not in word]
     if not names:
         return options

@@ -33,13 +33,13 @@ _THROUGHPUT: Final = (
 
 
 class Latencies(NamedTuple):
-    """How long records took."""
+    """The latencies of the records."""
 
     of: str
     """The name of the measurement, for people."""
 
     ms: LatencyMs | None
-    """None if no record came through."""
+    """None if no record was measured."""
 
     bars: list[HistogramBar]
 
@@ -53,17 +53,17 @@ def latencies(histogram: Histogram, of: str) -> Latencies:
 
 
 class Measured(NamedTuple):
-    """The findings of a measurement."""
+    """The figures of a measurement."""
 
     figures: Figures
     failed: int = 0
-    """The records that could not be sent."""
+    """The number of records that could not be sent."""
 
     first_record_ms: float | None = None
-    """The time from the start to the first record read; None if none was."""
+    """The time from the start to the first record read; None if no record was read."""
 
     latencies: Latencies | None = None
-    """None where only reading was measured."""
+    """None if latency was not measured."""
 
     verified: Verified | None = None
 
@@ -85,7 +85,7 @@ def now_text() -> str:
 
 
 def result_of(settings: Settings, measured: Measured) -> SentResult | ReadResult:
-    """The result, compared with nothing yet."""
+    """The result, without a comparison."""
     latency = measured.latencies
     if latency is None:
         return {
@@ -120,8 +120,8 @@ def document(
     compared: Comparison | None,
     width: int | None,
 ) -> Document:
-    """The result of a measurement, for people and for programs; `width` is the terminal's, None
-    without a terminal."""
+    """The result of a measurement, for people and for programs; `width` is that of the terminal,
+    None without one."""
     if compared is not None:
         result["compared"] = list(compared.rows)
     row = result_row(result)
@@ -164,7 +164,7 @@ def _latency(found: Latencies) -> list[Section]:
 
 
 def _bar(records: int, most: int) -> str:
-    """A bar in eighths of a character; the one of `most` records is the longest."""
+    """A bar in eighths of a character; the longest bar has `most` records."""
     eighths = round(records * _BAR * 8 / most)
     full, rest = divmod(max(eighths, 1 if records else 0), 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")

@@ -25,11 +25,11 @@ class _Test(TypedDict):
     partitions: int
     replication_factor: int | None
     record_size: int | None
-    """In bytes; None if records differ."""
+    """The size in bytes; None if records differ."""
 
     template: str | None
     rate: float | None
-    """In records a second; None at full speed."""
+    """The rate in records per second; None at full speed."""
 
     acks: str | None
     compression: str | None
@@ -50,7 +50,7 @@ class Settings(_Test, _Config, _Run):
 
 
 class Figures(TypedDict):
-    """Throughput. A MB is 1,000,000 bytes."""
+    """The throughput. A MB is 1,000,000 bytes."""
 
     records: Annotated[int, Shown(show=_show_whole)]
     bytes: int
@@ -77,14 +77,15 @@ class LatencyMs(TypedDict):
 
 
 class HistogramBar(TypedDict):
-    """A bar: the records whose latency is longer than the previous bar's and up to this one's."""
+    """A bar: the records whose latency is longer than `up_to_ms` of the previous bar, and at most
+    that of this one."""
 
     up_to_ms: Annotated[float, Shown("UP TO MS", show=lambda ms: f"{ms:g}")]
     records: Annotated[int, Shown(show=_show_whole)]
 
 
 class DrawnBar(HistogramBar):
-    """A bar as people see it, with its share of all records."""
+    """A bar for people, with its share of all records."""
 
     share: Annotated[str, Shown(right=True)]
     bar: str
@@ -108,7 +109,7 @@ class Verified(_Checked, Faults):
 
 
 class FigureChange(TypedDict):
-    """A figure of this run beside that of another. `verdict` is better, worse, or empty if they are
+    """A figure of this run and of the other one. `verdict` is better, worse, or empty if they are
     about the same."""
 
     figure: str

@@ -1,13 +1,14 @@
-"""The sender and the reader of `pk perf`. Records go out at a rate that does not wait for answers,
-or at full speed.
+"""The sender and the reader of `pk perf`. Records are sent at a rate that does not depend on
+answers, or at full speed.
 
-With a rate, each record is due at a time fixed from the start, and its latency counts from then: if
-the brokers stall, the records due during the stall count as late instead of not being sent at all
-(coordinated omission). Without a rate, the latency counts from the moment the record is given to
-the producer.
+With a rate, each record is due at a time that is fixed from the start, and its latency counts from
+then: if the brokers stall, the records due during the stall are late, instead of not being sent at
+all (coordinated omission). Without a rate, the latency counts from the moment at which the record
+is passed to the producer.
 
-A producer acknowledges batches. Records of a partition are acknowledged in the order of their
-handing over, so a queue of (time due, count) for each partition gives the latency of each record.
+A producer acknowledges batches. The records of a partition are acknowledged in the order in which
+they were passed to the producer, so a queue of (time due, count) for each partition gives the
+latency of each record.
 """
 
 import time
@@ -31,7 +32,7 @@ from pk.net.client.producer import Producer
 from pk.net.client.subscription import FetchedBatch
 
 _CHUNK: Final = 250
-"""Records handed to the producer at once without a rate."""
+"""The number of records that are passed to the producer together if there is no rate."""
 
 _TICK_S: Final = 0.001
 _POLL_MS: Final = 100
@@ -40,8 +41,8 @@ _LAST_WORDS_S: Final = 3.0
 
 
 class Work(NamedTuple):
-    """How much to send: a number of records or a duration, at a rate (records a second) or at full
-    speed."""
+    """The records to send: a number of records or a duration, at a rate (records per second) or at
+    full speed."""
 
     records: int | None
     duration_s: float | None
@@ -51,7 +52,7 @@ class Work(NamedTuple):
 
 
 class _Waiting:
-    """The due times of one partition's unacknowledged records, in order."""
+    """The due times of the unacknowledged records of one partition, in order."""
 
     __slots__ = ("queue",)
 
@@ -80,15 +81,15 @@ class Measured:
     latency: Histogram = field(default_factory=Histogram)
     records: int = 0
     size: int = 0
-    """Bytes of keys and values."""
+    """The bytes of keys and values."""
 
     started_ns: int = 0
     ended_ns: int = 0
-    """0 while it runs."""
+    """0 during the run."""
 
     @property
     def seconds(self) -> float:
-        """How long it took, or has taken so far."""
+        """The duration, until now if the run has not ended."""
         return max((self.ended_ns or time.monotonic_ns()) - self.started_ns, 1) / 1e9
 
 
@@ -109,12 +110,12 @@ class Sender:
     def __init__(self, topic: str, partitions: int, work: Work, payloads: Payloads) -> None:
         self.sent = Sent()
         self.numbered = 0
-        """The number of records sent in all, which is also the next record's number."""
+        """The number of all records sent, which is also the number of the next record."""
 
         self.done = trio.Event()
         self.before_next: Callable[[int], Any] | None = None
-        """Awaited before the next record, with the number of records sent so far: for one at a
-        time."""
+        """Called and awaited before the next record, with the number of records sent so far, to
+        send one record at a time."""
 
         self._topic = topic
         self._partitions = partitions
@@ -126,7 +127,7 @@ class Sender:
         self._measuring = True
 
     def on_delivery(self, batch: BatchDelivered) -> None:
-        """The producer calls this for each batch that was acknowledged or has failed."""
+        """The callback of the producer for each batch that was acknowledged or has failed."""
         now = time.monotonic_ns()
         good = batch.error is None
         into = self.sent.latency if good and self._measuring else None
@@ -156,7 +157,7 @@ class Sender:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS_S):
                 await self.producer.flush()
             self._measuring = False
-            self.producer.close()  # else its end would flush, however long that takes
+            self.producer.close()  # otherwise its end would flush, however long that takes
             raise
         finally:
             self.sent.ended_ns = self.sent.ended_ns or time.monotonic_ns()
@@ -230,14 +231,14 @@ class Sender:
 
 @dataclass
 class Read(Measured):
-    """The counts of a reader so far. If it does not look at values, `size` is that of the stored
-    batches."""
+    """The counts of a reader so far. `size` is the size of the stored batches if values are not
+    checked."""
 
     first_ns: int = 0
 
 
 class Reader:
-    """Reads partitions and checks each record; with `latency` it also measures the time since the
+    """Reads partitions and checks each record. With `latency`, it also measures the time since the
     record was due."""
 
     def __init__(self, verifier: Verifier | None, *, marked: bool, latency: bool) -> None:
@@ -253,7 +254,7 @@ class Reader:
         self._latency = latency
 
     def take(self, batches: list[FetchedBatch]) -> None:
-        """Count and check what a poll returned."""
+        """Count and check the batches of a poll."""
         now = time.monotonic_ns()
         read = self.read
         read.first_ns = read.first_ns or now
@@ -291,7 +292,7 @@ class Reader:
     async def until(
         self, consumer: Consumer, finished: Callable[[], bool], *, patience_s: float
     ) -> bool:
-        """Read until `finished`; return False if nothing came for `patience_s` seconds."""
+        """Read until `finished`. Returns False if no records arrived for `patience_s` seconds."""
         self.read.started_ns = self.read.started_ns or time.monotonic_ns()
         last = trio.current_time()
         while not finished():

@@ -1,5 +1,5 @@
-"""Reads a pipeline's file, and runs what Spark does for it, with its errors in the command line's
-words."""
+"""Reads the file of a pipeline, and runs Spark's work for it. Errors are in the words of the
+command line."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def read_pipeline(context: Context, file: str) -> Pipeline:
-    """The pipeline of a file. Raises CommandError after it has shown every problem."""
+    """Read the pipeline of a file. Raises CommandError after it has shown every problem."""
     try:
         text = Path(file).read_text(encoding="utf-8")
     except OSError as e:
@@ -52,7 +52,8 @@ def explained(context: Context, work: Callable[[], T]) -> T:
 
 
 def run_options(context: Context, pipeline: Pipeline, cores: int | None) -> "RunOptions":
-    """How to run a pipeline: -b and -X win over its file, and its file over the profile."""
+    """The options with which a pipeline runs: -b and -X override its file, which overrides the
+    profile."""
     from pk.spark.pipeline.run import RunOptions
     from pk.spark.session.cores import cores as usable_cores
 

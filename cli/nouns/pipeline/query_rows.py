@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def query_rows(status: "Status") -> list[QueryRow]:
-    """One row for each query; one with the sink `-` for a pipeline that has had no batch."""
+    """A row for each query, or one with the sink `-` for a pipeline without a batch."""
     nothing: QueryStatus = {
         "name": "-",
         "batch": None,
@@ -47,7 +47,7 @@ def query_rows(status: "Status") -> list[QueryRow]:
 
 
 def partition_rows(status: "Status") -> list[PartitionRow]:
-    """One row for each partition that a query reads."""
+    """A row for each partition that a query reads."""
     return [
         {"pipeline": status["pipeline"], "sink": query["name"], **each}
         for query in status["queries"]

@@ -8,7 +8,7 @@ from pk.cli.positions.times import show_clock, show_span
 
 
 class CheckedRow(TypedDict):
-    """A source, table, step or sink that `pk spark pipeline check` found right."""
+    """A source, table, step or sink that `pk spark pipeline check` found valid."""
 
     kind: Literal["source", "table", "step", "sink"]
     name: str
@@ -17,8 +17,7 @@ class CheckedRow(TypedDict):
 
 
 class QueryRow(TypedDict):
-    """A sink of a pipeline, as its last run left it. Rows and dead letters are those of that
-    run."""
+    """A sink of a pipeline after its last run. Rows and dead letters are those of that run."""
 
     pipeline: str
     sink: str
@@ -39,7 +38,8 @@ class QueryRow(TypedDict):
 
 
 class PartitionRow(TypedDict):
-    """How far a sink of a pipeline has read a partition, when its last batch ended."""
+    """The offset up to which a sink of a pipeline had read a partition when its last batch
+    ended."""
 
     pipeline: str
     sink: str

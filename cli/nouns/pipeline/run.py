@@ -1,4 +1,4 @@
-"""`pk spark pipeline run`: runs a pipeline in this process, and shows how it goes."""
+"""`pk spark pipeline run`: runs a pipeline in this process, and shows its progress."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -57,7 +57,7 @@ def _run(context: Context, options: "RunPipeline") -> None:
 
 
 def _address(text: str | None) -> tuple[str, int] | None:
-    """Host and port of --metrics-listener. Raises Unusable."""
+    """Parse the host and port of --metrics-listener. Raises Unusable."""
     if text is None:
         return None
     host, colon, port = text.rpartition(":")
@@ -67,7 +67,7 @@ def _address(text: str | None) -> tuple[str, int] | None:
 
 
 def _lasting(error: CommandError) -> CommandError:
-    """The error with the exit code for a failure that comes again until something is changed."""
+    """The error, with the exit code for a failure that recurs until something is changed."""
     from pk.spark.pipeline.lasting import is_lasting
 
     cause = error.__cause__

@@ -1,4 +1,4 @@
-"""`pk spark pipeline status`: what the status files beside the checkpoints say."""
+"""`pk spark pipeline status`: shows the status files beside the checkpoints."""
 
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,5 @@
-"""`pk spark pipeline stop`: asks a pipeline to end, by a file beside its checkpoint, and waits
-until it has ended."""
+"""`pk spark pipeline stop`: asks a pipeline to end, by a file beside its checkpoint, and waits for
+its end."""
 
 from typing import TYPE_CHECKING
 

@@ -1,15 +1,15 @@
 """`pk produce` at a terminal: an editor for records.
 
-prompt_toolkit owns the terminal, in a thread of its own while a record is typed; the producer runs
-in trio's loop. An entered text goes to one task that sends in order. The editor returns when the
-record is acknowledged, or after a moment without waiting longer; then the result is printed above
-the line being typed. Nothing typed is lost: each text goes into the history at once, and a text
-that failed returns to the editor.
+prompt_toolkit owns the terminal, in a thread of its own, while the user types a record; the
+producer runs in trio's loop. One task sends the entered texts in order. The editor returns when the
+record is acknowledged. If that takes longer than a moment, the editor does not wait, and the result
+is printed later above the line being typed. Nothing typed is lost: each text is added to the
+history immediately, and a text that failed returns to the editor.
 
 The editor keeps the terminal between two texts, so no key press is lost. Ctrl-C is a key there (it
-empties the line, or ends the command). At the end, while the last acknowledgements are awaited,
-Ctrl-C is a signal and stops the waiting. A signal from another process while a record is typed ends
-the editor.
+empties the line, or ends the command). At the end, while the command waits for the last
+acknowledgements, Ctrl-C is a signal and ends the wait. A signal from another process during typing
+ends the editor.
 """
 
 import os
@@ -50,7 +50,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 async def edit(context: Context, options: "Produce", plan: Plan) -> int:
-    """Run the editor; return the exit code."""
+    """Run the editor. Returns the exit code."""
     missing = plan.topic is not None and not await topic_exists(
         context, plan.topic, create=options.create
     )
@@ -91,11 +91,11 @@ async def _wait_for_rest(context: Context, editor: "Editor", interrupts: Interru
         "waiting."
     )
     if await interrupts.or_until(editor.wait_for_none):
-        context.say()  # after the ^C that the terminal shows
+        context.say()  # on the line after the ^C that the terminal shows
 
 
 def _say_written(context: Context, editor: "Editor") -> str | None:
-    """Print how many records were written, and return a sentence about the others."""
+    """Print how many records were written. Returns a sentence about the others."""
     context.say(f"{count(editor.written, 'record')} written.")
     if editor.pending:
         one = editor.pending == 1
@@ -140,7 +140,7 @@ class Editor:
         self.screen = Screen(context, plan, self._status)
 
     def _status(self) -> str:
-        """The bottom bar's text about records being sent; called in the editor's thread."""
+        """The text of the bottom bar about records being sent; called in the editor's thread."""
         if not self.pending:
             return ""
         waited = time.monotonic() - self._waiting_since
@@ -148,7 +148,7 @@ class Editor:
         return f"{text} for {waited:.0f} s: is the broker up?" if waited > _LATE_S else text
 
     async def run(self) -> None:
-        """Read records until the end of input."""
+        """Read records until the end of the input."""
         while True:
             kept, self._kept = self._kept, ""
             text = await self.screen.ask(kept)
@@ -171,7 +171,7 @@ class Editor:
                 await self.wait_for_none()
 
     async def wait_for_none(self) -> None:
-        """Wait until every record is acknowledged or have failed."""
+        """Wait until every record has been acknowledged or has failed."""
         while self.pending:
             await self._settled.wait()
 
@@ -249,18 +249,18 @@ class Screen:
         self._thread = AppThread()
         self._to_put_back = ""
 
-    # from trio's loop
+    # called in trio's loop
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Keep the terminal in raw mode between two texts, so that keys pressed there go to the
+        """Keep the terminal in raw mode between two texts, so that keys pressed meanwhile go to the
         next text."""
         with self._input.raw_mode():
             yield
 
     async def ask(self, text: str) -> Typed | None:
-        """Read a text that makes records; None at the end of input. If cancelled, it restores the
-        terminal."""
+        """Read a text for records; None at the end of the input. If this is cancelled, it restores
+        the terminal."""
         return await self._thread.run(lambda: self._prompt(text))
 
     def say(self, text: str, *, good: bool) -> None:
@@ -284,12 +284,12 @@ class Screen:
             write()
 
     def put_back(self, text: str) -> None:
-        """Put a text that failed back into the editor unless another is being typed; into the next
-        editor if none is open, or one is just opening."""
+        """Return a text that failed to the editor, unless the user is typing another. If no editor
+        is open, or one is just opening, the text goes to the next editor."""
         self._to_put_back = text
         self._thread.call(lambda _: self._take_back())
 
-    # in the editor's thread
+    # called in the editor's thread
 
     def _take_back(self) -> None:
         text, buffer = self._to_put_back, self._session.default_buffer
@@ -424,7 +424,7 @@ def _short(name: str) -> str:
 
 
 def _fault_lexer(position: Callable[[], int | None]) -> Any:
-    """A lexer that highlights the character at which the text goes wrong."""
+    """A lexer that highlights the character at which the mistake is."""
     from prompt_toolkit.lexers import Lexer
 
     class FaultLexer(Lexer):
@@ -451,8 +451,8 @@ def _fault_lexer(position: Callable[[], int | None]) -> Any:
 
 
 def _history(topic: str | None) -> Any:
-    """The texts typed for a topic before: in a file that only the user can read, cut when it has
-    grown large."""
+    """The history of the texts for a topic, in a file that only the user can read. The file is
+    truncated when it has become large."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     if topic is None or _TOPIC.fullmatch(topic) is None:
@@ -470,7 +470,7 @@ def _history(topic: str | None) -> Any:
 
 
 def _cut(path: str) -> None:
-    """Keep the later half of a history; each entry begins with an empty line and a time after
+    """Keep the later half of a history. Each entry begins with an empty line and a time after
     `#`."""
     with open(path, "r+b") as file:
         data = file.read()

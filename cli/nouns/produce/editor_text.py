@@ -1,4 +1,4 @@
-"""Interprets the text in the record editor: as records, as unfinished, or as a mistake at some
+"""Interprets the text in the record editor: as records, as incomplete, or as a mistake at a
 position. Pure."""
 
 import re
@@ -10,10 +10,10 @@ from pk.cli.records.readers import BadLine, NewRecord
 
 
 class Reading(NamedTuple):
-    """The effect of Enter on a text: send `records`; if there are none, show `note` or, with
+    """The effect of Enter on a text: send `records` or, if there are none, show `note` or, with
     `more`, start a new line.
 
-    `position` is that of the mistake, in characters, if it has one.
+    `position` is the position of the mistake, in characters, if there is one.
     """
 
     records: tuple[NewRecord, ...] = ()
@@ -23,11 +23,11 @@ class Reading(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """A text in the editor. `pasted`: its line ends came with a paste, so each line may be a
-    record.
+    """A text in the editor. `pasted` means that its line ends come from a paste, so each line may
+    be a record.
 
-    `insisted`: Enter was pressed once already on the same text, which was empty or looked like JSON
-    but is not.
+    `insisted` means that Enter was already pressed once on the same text, which was empty or looked
+    like JSON but is not.
     """
 
     text: str
@@ -62,7 +62,7 @@ def read(plan: Plan, typed: Typed) -> Reading:
 
 
 _MEANT_AS_JSON = re.compile(r'\s*(?:\{|\[\s*(?:["{\[\]\d-]|true|false|null|$))')
-"""How a text begins that is probably meant as a JSON document; `[WARN] disk` is not."""
+"""The beginnings of texts that are probably meant as JSON documents; `[WARN] disk` is not."""
 
 
 def _json(plan: Plan, typed: Typed) -> Reading:
@@ -82,7 +82,7 @@ def _json(plan: Plan, typed: Typed) -> Reading:
 
 
 def _documents(text: str) -> list[str] | None:
-    """The JSON documents of a pasted text; None if it holds anything else."""
+    """The JSON documents of a pasted text; None if the text contains anything else."""
     documents = Documents()
     try:
         found = documents.feed(text.encode(errors="surrogateescape").split(b"\n"))

@@ -1,4 +1,4 @@
-"""The settings for every record of `pk produce`, from its options."""
+"""The settings for all records of `pk produce`, from its options."""
 
 import os
 import re
@@ -46,8 +46,8 @@ _CONFIG_OPTIONS = {
     "socket_buffer_size": "send.buffer.bytes",
 }
 _DEFAULTS = {"max.block.ms": "15000", "batch.size": str(1 << 17), "linger.ms": "20"}
-"""A user does not wait for a topic as long as a program; and batches may be large, since lines come
-in bulk."""
+"""A user does not wait for a topic as long as a program does, and batches may be large, since lines
+come in bulk."""
 
 _AUTO_CREATE = "auto.create.topics.enable"
 
@@ -59,12 +59,12 @@ _DIGITS = re.compile(r"\d+")
 _NO_LETTERS = re.compile(r"[\d._-]+")
 _TICK_S = 0.005
 _BEHIND_S = 1.0
-"""A stream with --rate whose input comes later than this does not catch up."""
+"""A stream with --rate whose input is later than this does not catch up."""
 
 
 def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
-    """The headers of -H. Raises Unusable if a name is not UTF-8: Kafka keeps names as text, and
-    values as bytes."""
+    """The headers of -H. Raises Unusable if a name is not UTF-8: in Kafka, names are text, and
+    values are bytes."""
     for name, _ in pairs:
         try:
             name.encode()
@@ -76,8 +76,8 @@ def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
 
 
 def producer_config(context: Context, options: "Produce", **defaults: str) -> dict[str, object]:
-    """The producer's configs from options, -X, the profile, `defaults` and our own defaults, in
-    that order."""
+    """The producer's configs, by precedence: those of the options, -X, the profile, `defaults` and
+    pk's own defaults."""
     given: dict[str, Any] = {
         key: value
         for name, key in _CONFIG_OPTIONS.items()
@@ -94,12 +94,12 @@ def producer_config(context: Context, options: "Produce", **defaults: str) -> di
 
 
 class Plan:
-    """The settings for every record."""
+    """The settings for all records."""
 
     def __init__(
         self, options: "Produce", *, encode: Callable[[bytes], bytes] | None = None
     ) -> None:
-        """`encode` makes a value's bytes of its JSON text; it raises BadLine."""
+        """`encode` turns the JSON text of a value into bytes; it raises BadLine."""
         properties = read_properties(options.reader_config) if options.reader_config else {}
         self.reading: Reading = reading(
             options.format, {**properties, **dict(options.reader_properties)}.items()
@@ -162,7 +162,7 @@ class Plan:
                 raise Unusable(f"--fake generates the records; {name} cannot be combined with it.")
 
     def _check_fields(self, *, keep_partition: bool) -> None:
-        """Raise Unusable if a field would come from the lines and from an option, or from
+        """Raise Unusable if a field would come both from the lines and from an option, or from
         neither."""
         given = self.reading.given
         for option, field, value in (
@@ -188,12 +188,12 @@ class Plan:
         return self.json and self.reading.plain
 
     def gathering(self) -> Documents | CsvRows | None:
-        """Join lines into records, if a record may span lines; otherwise None."""
+        """An object that joins lines into records, if a record may span lines; otherwise None."""
         return Documents() if self.documents else self.reading.rows
 
     @property
     def unit(self) -> str:
-        """The unit that an error message counts: lines or rows."""
+        """The unit that error messages count: lines or rows."""
         return "Line" if self.reading.rows is None else "Row"
 
     @property
@@ -202,8 +202,8 @@ class Plan:
         return self.documents or self.reading.shape.startswith("a JSON object")
 
     def pairs(self, lines: Sequence[bytes]) -> list[Pair] | None:
-        """The (key, value) of each line, if the records have nothing else; None if `record` must
-        read the lines."""
+        """The (key, value) of each line, if the records have nothing else; None if each line must
+        be read by `record`."""
         if self.headers or self.keep_partition or (self.json and not self.documents):
             return None
         if self._encode is not None:
@@ -247,7 +247,7 @@ async def topic_exists(context: Context, topic: str, *, create: bool) -> bool:
     """Whether the topic exists, or was just created for --create. False if the broker will create
     it with the first record.
 
-    Raises CommandError with similar names if it does not exist and will not be created.
+    Raises CommandError, with similar names, if the topic does not exist and will not be created.
     """
     admin = await context.admin()
     error = (await admin.describe_topics([topic])).errors.get(topic)
@@ -274,9 +274,9 @@ async def _create(context: Context, admin: Admin, topic: str) -> None:
 
 
 async def make_topic(context: Context, topic: str, *, create: bool) -> None:
-    """Return if `topic` exists or may be created. A pipe has no user to ask or to warn.
+    """Check that `topic` exists or may be created, since a pipe has no user to ask or to warn.
 
-    Raises CommandError if it does not exist and may be a misspelling of one that does.
+    Raises CommandError if the topic does not exist and may be a misspelling of one that does.
     """
     if await topic_exists(context, topic, create=create):
         return
@@ -290,9 +290,9 @@ async def make_topic(context: Context, topic: str, *, create: bool) -> None:
 
 
 def is_misspelling(typed: str, name: str) -> bool:
-    """Whether `typed` is probably a misspelling of `name`: nearly the same, but not another of a
-    series (`orders-2`) or of a family (`orders-eu`). Only letters count, because a shared date
-    makes names alike."""
+    """Whether `typed` is probably a misspelling of `name`: nearly the same, but not another topic
+    of a series (`orders-2`) or of a family (`orders-eu`). Only letters are compared, since a date
+    that two names share makes them similar."""
     import difflib
 
     if _DIGITS.sub("0", typed) == _DIGITS.sub("0", name):
@@ -305,7 +305,8 @@ def is_misspelling(typed: str, name: str) -> bool:
 
 
 async def _makes_topics(admin: Admin) -> bool:
-    """Whether the brokers create a topic that is written to; True if they do not say."""
+    """Whether the brokers create a topic when a record is written to it; True if they do not
+    say."""
     try:
         cluster = await admin.describe_cluster()
         node = str(cluster.brokers[0].node_id)
@@ -318,23 +319,23 @@ async def _makes_topics(admin: Admin) -> bool:
 
 
 class Tally:
-    """Counts delivered and lost records, batch by batch."""
+    """Counts acknowledged and lost records, batch by batch."""
 
     def __init__(self, context: Context, *, say_offsets: bool = False) -> None:
         self.delivered = 0
         self.in_doubt = 0
-        """Records that were not acknowledged, but may be in the log."""
+        """The number of records that were not acknowledged, but may be in the log."""
 
         self.error: Exception | None = None
         self.places: list[str] = []
-        """Partition and offsets of the first few batches."""
+        """The partitions and offsets of the first few batches."""
 
         self._context = context
         self._say = say_offsets
         self.refusals = Refusals(context)
 
     def on_delivery(self, batch: BatchDelivered) -> None:
-        """The producer calls this for each batch."""
+        """The callback of the producer for each batch."""
         if batch.error is not None:
             self.in_doubt += batch.count if batch.in_doubt else 0
             self.error = self.error or batch.error
@@ -355,7 +356,7 @@ def _span(batch: BatchDelivered, unknown: str) -> str:
 
 
 class Pace:
-    """Says how many records are due at `rate` records per second."""
+    """Determines how many records are due at `rate` records per second."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -363,7 +364,7 @@ class Pace:
         self._sent = 0
 
     async def due(self, wanted: int) -> int:
-        """Wait until a record is due; return how many of `wanted` are due."""
+        """Wait until a record is due. Returns how many of `wanted` are due."""
         if self._start is None:
             self._start = trio.current_time()
         while True:

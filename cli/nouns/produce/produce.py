@@ -1,10 +1,9 @@
-"""`pk produce`: writes a record for each line, in bulk if a line is only a key
-and a value.
+"""`pk produce`: writes a record for each line, in bulk if a line has only a key and a value.
 
-At a terminal it is an editor (`editor`); with --fake it makes the records itself. Everything else
-is a stream: it reads the available input in large blocks and hands it to the producer at once, so a
-pause in the input delays nothing. The first line that is not a record ends it, after the lines
-before have been sent.
+At a terminal, the command is an editor (`editor`); with --fake, it makes the records itself.
+Everything else is a stream: the available input is read in large blocks and passed to the producer
+immediately, so a pause in the input delays nothing. The first line that is not a record ends it,
+after the lines before have been sent.
 """
 
 import errno
@@ -43,11 +42,11 @@ if TYPE_CHECKING:
     from pk.cli.nouns.produce.options import Produce
 
 _CHUNK_BYTES = 1 << 18
-"""Large enough to make the cost of a block negligible, small enough to let the sender run while a
-file is read."""
+"""Large enough to make the cost of a block negligible, and small enough to let the sender run while
+a file is read."""
 
 _LINE_BYTES_MAX = 1 << 28
-"""The longest line. It limits the memory that a line without an end can take."""
+"""The longest line. It limits the memory for a line without an end."""
 
 _FAKE_CHUNK = 500
 _LAST_WORDS_S = 3.0
@@ -90,7 +89,7 @@ async def produce(context: Context, options: "Produce") -> int | None:
         _say_interrupted(context, stream, tally)
         return Exit.INTERRUPTED
     error = stream.error
-    if stream.transactions is None:  # else what became of the transaction says it
+    if stream.transactions is None:  # otherwise the result of the transaction says it
         error = error or tally.error
     if error is not None:
         missing = stream.taken - stream.written
@@ -116,7 +115,8 @@ async def produce(context: Context, options: "Produce") -> int | None:
 async def _run(
     context: Context, config: dict[str, object], stream: "_Stream", tally: Tally
 ) -> bool:
-    """Send the stream; return whether a signal ended it. Sets `stream.error` if it had to stop."""
+    """Send the stream. Returns whether a signal ended it. Sets `stream.error` if the stream had to
+    stop."""
     interrupted = False
     try:
         async with open_producer(
@@ -129,7 +129,7 @@ async def _run(
             with listen_for_interrupts() as interrupts:
                 interrupted = await interrupts.or_until(stream.run)
             if interrupted:
-                producer.close()  # else it would flush, however long that takes
+                producer.close()  # otherwise it would flush, however long that takes
     except* BufferExhausted as group:
         # Nothing has been acknowledged for max.block.ms, so the rest would not be either.
         stream.error = _first(group)
@@ -152,7 +152,7 @@ def _say_interrupted(context: Context, stream: "_Stream", tally: Tally) -> None:
     refusal = tally.refusals.last
     why = f": {sentence(refusal)}" if missing and refusal is not None else "."
     if context.streams.err_terminal:
-        context.say()  # after the ^C that the terminal shows
+        context.say()  # on the line after the ^C that the terminal shows
     context.say(f"Interrupted: {stream.what_is_written()}{rest}{why}")
 
 
@@ -164,7 +164,7 @@ def _at_a_terminal(context: Context, options: "Produce") -> bool:
 
 
 async def lines(context: Context, options: "Produce") -> AsyncGenerator[list[bytes]]:
-    """The input's lines without their ends, as many at a time as are available.
+    """The lines of the input without their ends, all that are available at a time.
 
     A carriage return before the line end is part of it, as in Apache's tool, unless -f names a
     format.
@@ -213,8 +213,7 @@ async def lines(context: Context, options: "Produce") -> AsyncGenerator[list[byt
 
 
 async def _readable(fd: int) -> bool:
-    """Wait until there is something to read; return False if waiting is impossible, as for
-    /dev/null."""
+    """Wait until input is available. Returns False if waiting is not possible, as for /dev/null."""
     try:
         await trio.lowlevel.wait_readable(fd)
     except PermissionError:
@@ -245,7 +244,7 @@ class _Stream:
         """The number of records read."""
 
         self.wrong: str | None = None
-        """The problem with the line that ended the stream."""
+        """The problem with the line that ended the stream; None if there is none."""
 
         self.error: Exception | None = None
         self._context = context
@@ -254,8 +253,8 @@ class _Stream:
         self._left = options.num
         self._number = 0
         self._topics = {plan.topic}
-        """The topics known to exist, or to be meant: the command line's, and those that the input
-        named."""
+        """The topics that exist or were given on purpose: the command line's, and those that the
+        input has named."""
 
         self._pace = Pace(options.rate) if options.rate else None
         self._status = _Status(context, options, tally)
@@ -269,14 +268,14 @@ class _Stream:
 
     @property
     def written(self) -> int:
-        """The number of records that readers will see: acknowledged, and committed."""
+        """The number of records that readers will see: those acknowledged, and committed."""
         if self.transactions is not None:
             return self.transactions.committed_records
         return self._tally.delivered
 
     def what_is_written(self, *, ended: bool = True) -> str:
-        """How many records were written, and in how many transactions; the last of them `ended`, or
-        its end is unknown."""
+        """The number of records that were written, and of transactions. If the last one has not
+        `ended`, its result is unknown."""
         said = f"{count(self.written, 'record')} written"
         if self.transactions is None:
             return said
@@ -287,12 +286,12 @@ class _Stream:
         return f"{said}; {left:,} of an open transaction aborted" if left else said
 
     async def run(self) -> None:
-        """Send everything. If interrupted, waits a little for the records that the producer already
-        has."""
+        """Send all records. After an interrupt, wait a little for the records that the producer
+        already has."""
         try:
             if self.transactions is None:
                 await self._run_source()
-                await self.producer.flush()  # here, where Ctrl-C is listened for
+                await self.producer.flush()  # here, inside the block that listens for Ctrl-C
             else:
                 async with self.transactions:
                     await self._run_source()
@@ -304,7 +303,7 @@ class _Stream:
             raise
         except (KafkaError, ClientError) as e:
             self.error = e
-        except (CommandError, OSError) as e:  # bad input: the records before it are written
+        except (CommandError, OSError) as e:  # after bad input, the records before it are written
             self.wrong = sentence(e)
         finally:
             self._context.clear_status()
@@ -316,8 +315,8 @@ class _Stream:
             await self._run_lines()
 
     async def _share(self, wanted: int) -> int:
-        """Wait until a record may be sent; return how many of `wanted` may, by --rate and by the
-        transaction's room."""
+        """Wait until a record may be sent. Returns how many of `wanted` may be, by --rate and by
+        the space in the transaction."""
         if self.transactions is not None:
             wanted = self.transactions.room(wanted)
         number = wanted if self._pace is None else await self._pace.due(wanted)
@@ -378,7 +377,7 @@ class _Stream:
                 await self.transactions.took(number)
 
     async def _lines(self, found: Sequence[bytes]) -> None:
-        """Send lines up to the first that is not a record, or is too large."""
+        """Send lines up to the first one that is not a record, or is too large."""
         plan = self._plan
         if not found:
             return
@@ -408,15 +407,15 @@ class _Stream:
         await self._records(records)
 
     async def _look_up(self, topic: str | None) -> None:
-        """Check a topic that the input names, once, as one on the command line: a misspelled one is
-        not created. Raises CommandError."""
+        """Check, once, a topic that the input names, like one on the command line: a misspelled one
+        is not created. Raises CommandError."""
         if topic is not None:
             await make_topic(self._context, topic, create=self._options.create)
             self._topics.add(topic)
 
     def _fit(self, found: Sequence[bytes]) -> bool:
-        """Whether no record can be too large: a line with all that the options add. No format makes
-        a line longer."""
+        """Whether no record can be too large: the lines with all that the options add. No format
+        makes a line longer."""
         plan = self._plan
         added = 1024 + len(plan.key or b"") + sum(len(n) + len(v or b"") for n, v in plan.headers)
         return max(map(len, found)) + added <= self.producer.config.max_request_size
@@ -461,7 +460,7 @@ def _row(record: NewRecord) -> Row:
 
 
 class _Status:
-    """A line on the terminal that shows the progress of a long stream."""
+    """The line on the terminal that shows the progress of a long stream."""
 
     def __init__(self, context: Context, options: "Produce", tally: Tally) -> None:
         typed = context.streams.in_terminal and not (options.file or options.fake or options.value)
@@ -472,7 +471,7 @@ class _Status:
         self._next = self._since + 1.0
 
     def show(self) -> None:
-        """Draw the line if that is due."""
+        """Draw the line, if a redraw is due."""
         now = trio.current_time()
         if not self._shows or now < self._next:
             return
@@ -485,7 +484,7 @@ class _Status:
 async def _dry_run(
     context: Context, options: "Produce", plan: Plan, *, transactional: bool
 ) -> None:
-    """Read everything and print what would be written; write nothing and create no topic."""
+    """Read all input and print what would be written. Writes nothing and creates no topic."""
     if options.fake is not None:
         assert plan.topic is not None
         await _described(context, {plan.topic}, create=options.create)
@@ -540,7 +539,7 @@ def _show_fake(context: Context, plan: Plan, number: int | None) -> None:
 
 
 async def _described(context: Context, topics: set[str], *, create: bool) -> None:
-    """Report which of `topics` do not exist."""
+    """Describe `topics`, and report which do not exist."""
     admin = await context.admin()
     described = await admin.describe_topics(sorted(topics))
     for name, error in described.errors.items():

@@ -1,4 +1,4 @@
-"""`pk profile`: named clusters, in a TOML file of the user's."""
+"""`pk profile`: manages named clusters, in a TOML file of the user."""
 
 import os
 import re
@@ -33,7 +33,7 @@ from pk.cli.runtime.settings import (
 _SECRET = re.compile(
     r"password|secret|jaas\.config|keystore\.key|oauthbearer.*assertion", re.IGNORECASE
 )
-"""Client configs with values that must stay private."""
+"""Client configs whose values must stay private."""
 
 
 def _row(profile: Profile, chosen: str | None) -> ProfileRow:
@@ -82,7 +82,7 @@ async def add(context: Context, options: AddProfile) -> None:
     """Run `pk profile add`."""
     import tomlkit
 
-    if options.name in ("", "-"):  # `pk profile use -` chooses none
+    if options.name in ("", "-"):  # `pk profile use -` chooses no profile
         raise Unusable(f"{options.name!r} is not a valid profile name.")
     check_security(dict(options.client_properties), "-X")
     check_security(dict(options.secrets), "--secret")
@@ -132,7 +132,7 @@ async def add(context: Context, options: AddProfile) -> None:
 
 
 def _from_file(path: str | None, secrets: Mapping[str, str]) -> dict[str, str]:
-    """The client configs of a properties file, without those that come from `secrets`. Raises
+    """The client configs of a properties file, apart from those that `secrets` supplies. Raises
     Unusable for other secrets."""
     if path is None:
         return {}
@@ -155,7 +155,7 @@ def _refuse_secret(key: str, place: str) -> None:
 
 
 async def _cluster_id(context: Context, profile: Profile, typed: Mapping[str, str]) -> str:
-    """The id of the cluster that answers a client with this profile; `typed` are secrets that its
+    """The id of the cluster that answers a client with this profile; `typed` are secrets that their
     source does not have yet."""
     elsewhere = {key: source for key, source in profile.secrets.items() if key not in typed}
     settings = settings_from(profile._replace(secrets=elsewhere), None, {})
@@ -172,7 +172,8 @@ async def _cluster_id(context: Context, profile: Profile, typed: Mapping[str, st
 
 
 def _typed_for_keyring(secrets: Mapping[str, str]) -> dict[str, str]:
-    """Ask for the secrets that belong in the keyring. Raises CommandError if there is none."""
+    """Ask for the secrets that are to be stored in the keyring. Raises CommandError if there is no
+    keyring."""
     typed: dict[str, str] = {}
     for key, source in secrets.items():
         if source == "keyring":
