@@ -1,4 +1,4 @@
-"""`pk version`: pk, Python, the platform, and the libraries that pk uses."""
+"""`pk version`: shows the versions of pk, Python, the platform, and the libraries that pk uses."""
 
 from typing import TYPE_CHECKING
 

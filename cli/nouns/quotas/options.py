@@ -8,8 +8,8 @@ from pk.cli.options.parameters import Argument, Option
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaOf:
-    """The entity of a quota: a name, or all that have no quota of their own. Also takes the options
-    of Apache's kafka-configs."""
+    """The entity of a quota: a name, or all names without a quota of their own. Includes the
+    options of Apache's kafka-configs."""
 
     user: Annotated[
         str | None, Option("--user", value="USER", help="A user's name, without User:.")

@@ -1,4 +1,4 @@
-"""`pk quotas`: the cluster's client quotas, listed, set and deleted."""
+"""`pk quotas`: lists, sets and deletes the cluster's client quotas."""
 
 from pk.cli.cluster.quota_changes import change_quota, names_of
 from pk.cli.cluster.quota_rows import QuotaRow

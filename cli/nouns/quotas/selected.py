@@ -21,7 +21,7 @@ _KEYS: Final = (*CLIENT_KEYS, *IP_KEYS)
 
 
 def names_given(options: QuotaOf) -> dict[str, str | None]:
-    """The names by type; None for a default. Raises Unusable."""
+    """Type → name; None means the default. Raises Unusable."""
     names: dict[str, str | None] = {}
     for kind, name, default in (
         (USER, options.user, options.user_defaults),

@@ -1,4 +1,5 @@
-"""Describes a plan's effect on the cluster: the total that it moves, and unwelcome effects."""
+"""Describes the effect of a plan on the cluster: the total that it moves, and undesirable
+effects."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,11 +9,11 @@ from pk.cli.phrases import count, join, partition_name
 from pk.core.values import TopicPartition
 
 _FULL = 0.85
-"""A disk that will be fuller than this is worth a warning."""
+"""A disk that will be fuller than this causes a warning."""
 
 
 def cautions(live: Live, changes: Iterable[Change], min_isr: Mapping[str, int]) -> list[str]:
-    """The unwelcome effects of a plan, a sentence each."""
+    """The undesirable effects of a plan, a sentence each."""
     changes = list(changes)
     racks = live.state.racks
     said: list[str] = []

@@ -1,5 +1,5 @@
-"""The cluster as `pk reassign` sees it: partitions, sizes, brokers, disks, moves in progress; and
-the selected partitions."""
+"""The state of the cluster for `pk reassign`: partitions, sizes, brokers, disks and moves in
+progress. Also selects partitions."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -32,13 +32,13 @@ class Live(NamedTuple):
     partitions: Mapping[TopicPartition, r.PartitionDescription]
     running: Mapping[TopicPartition, r.Reassignment]
     disks: Mapping[int, tuple[int, int]]
-    """Broker → total and usable bytes of its disks, if it reports them."""
+    """Broker → total and usable bytes of its disks, if the broker reports them."""
 
     silent: Collection[int] = ()
-    """Brokers that are up and did not report what their disks contain."""
+    """Brokers that are up and did not report their log directories."""
 
     unknown: Exception | None = None
-    """Why the moves in progress are unknown."""
+    """The reason why the moves in progress are unknown; None if they are known."""
 
     @property
     def leaders(self) -> dict[TopicPartition, int]:
@@ -48,8 +48,8 @@ class Live(NamedTuple):
 async def load(
     context: Context, admin: Admin, *, sizes: bool = True, without_controller: bool = False
 ) -> Live:
-    """Request all of it in parallel; `without_controller` tolerates a silent controller. Raises
-    KafkaError, ClientError."""
+    """Request the whole state in parallel. With `without_controller`, a controller that does not
+    answer is no error. Raises KafkaError, ClientError."""
     known: list[tuple[r.ClusterDescription, dict[int, r.Node]]] = []
     unknown: list[Exception] = []
     described: Answers[str, r.TopicDescription] = Answers()
@@ -116,7 +116,7 @@ def replica_sizes(
     dirs: Answers[int, tuple[r.LogDirDescription, ...]],
     partitions: Mapping[TopicPartition, r.PartitionDescription],
 ) -> dict[TopicPartition, int]:
-    """Bytes of each partition's replica: the leader's if known, else the largest."""
+    """The bytes of each partition's replica: the leader's if known, or else the largest."""
     by_replica = sizes_by_replica(dirs)
     found: dict[TopicPartition, int] = {}
     for (tp, broker), size in by_replica.items():
@@ -133,7 +133,7 @@ def replica_sizes(
 async def selected_partitions(
     context: Context, admin: Admin, live: Live, words: Iterable[str]
 ) -> list[TopicPartition] | None:
-    """The partitions of the topics named (None: all). Raises CommandError."""
+    """The partitions of the named topics (None: all). Raises CommandError."""
     words = list(words)
     if not words:
         return None

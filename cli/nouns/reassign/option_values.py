@@ -18,8 +18,8 @@ much."""
 
 
 def parse_rate(text: str, option: str) -> int:
-    """Bytes a second from `50MB/s`, `50M`, `64MiB/s`, `1.5G`, or a plain number of bytes, as
-    Apache's. Raises Unusable."""
+    """Parse bytes per second: `50MB/s`, `50M`, `64MiB/s`, `1.5G`, or a plain number of bytes, as in
+    Apache's tool. Raises Unusable."""
     if _BITS.search(text.strip()):
         raise Unusable(f"{option}: {text!r} may mean bits; 50MB/s and 50M are bytes a second.")
     amount = _PER_SECOND.sub("", text.strip())
@@ -33,7 +33,7 @@ def parse_rate(text: str, option: str) -> int:
 
 
 def parse_sets(texts: Iterable[str]) -> dict[TopicPartition, Replicas]:
-    """Assignments from `orders/0=1,2,3`. Raises Unusable."""
+    """Parse assignments such as `orders/0=1,2,3`. Raises Unusable."""
     found: dict[TopicPartition, Replicas] = {}
     for text in texts:
         name, _, brokers = text.partition("=")

@@ -1,9 +1,9 @@
-"""`--throttle auto`: as fast as the cluster's other traffic allows.
+"""`--throttle auto`: copies as fast as the cluster's other traffic allows.
 
-The rate starts low. While the copies use the rate and no other replica suffers, it grows by half;
-if another replica falls behind or leaves the in-sync set, it is halved. The lag of other replicas
-is measured on a sample of partitions that do not move, since a cluster has thousands; changes of
-the in-sync sets are known for all.
+The rate starts low. While the copies use the rate and no other replica falls behind, it grows by
+half; if another replica falls behind or leaves the ISR, it is halved. The lag of other replicas is
+measured on a sample of partitions that do not move, since a cluster may have thousands; changes of
+the ISR are known for all.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,22 +16,22 @@ from pk.net.client.admin import Admin
 
 AUTO: Final = "auto"
 START_RATE: Final = 10_000_000
-"""Bytes a second at the start."""
+"""The rate at the start, in bytes per second."""
 
 FLOOR: Final = 1_000_000
 CEILING: Final = 10_000_000_000
 STEP_S: Final = 5.0
-"""How often the rate is reconsidered."""
+"""How often the rate is adjusted, in seconds."""
 
 _USED = 0.6
-"""If less of the rate than this is used, it is not what limits the copies."""
+"""If the copies use less than this share of the rate, the rate does not limit them."""
 _RECORDS = 1000
 """A follower that lacks at most this many records has just not fetched yet."""
 _SAMPLE = 60
 
 
 class Pace:
-    """The rate, and when to change it. Pure."""
+    """The rate, and the rules for changing it. Pure."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
@@ -39,9 +39,12 @@ class Pace:
         self._behind: int | None = None
 
     def step(self, *, used: float, lacking: Iterable[TopicPartition], behind: int) -> str | None:
-        """Adjust the rate. `used`: bytes a second that each broker receives; `lacking`: other
-        partitions that lack an in-sync replica; `behind`: records that the worst of the other
-        followers lacks. Returns why the rate changed."""
+        """Adjust the rate. Returns why it changed.
+
+        `used` is the number of bytes per second that each broker receives; `lacking` are other
+        partitions that lack an in-sync replica; `behind` is the number of records that the worst
+        other follower lacks.
+        """
         lacking = set(lacking)
         suffers = None
         if self._lacking is not None and lacking - self._lacking:
@@ -92,8 +95,8 @@ def worst(
 async def others(
     admin: Admin, moving: Sequence[TopicPartition], brokers: Iterable[int]
 ) -> tuple[list[TopicPartition], int]:
-    """The state of the partitions that do not move: those that lack a replica, and the records that
-    the worst follower lacks.
+    """The state of partitions that do not move: those that lack an in-sync replica, and the number
+    of records that the worst follower lacks.
 
     Raises KafkaError, ClientError.
     """

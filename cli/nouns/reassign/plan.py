@@ -1,17 +1,18 @@
-"""Plans where replicas go: pure, and with the least movement.
+"""Plans the assignment of replicas to brokers, with as few moves as possible. Pure.
 
-A replica that may stay stays, in its position in the list; that rule comes first. A replica that
-must move goes to the broker that keeps its partition's racks apart, then to the one with the fewest
-replicas of its topic, then with the fewest replicas, then with the fewest bytes. Balancing moves
-one replica at a time from a broker that holds two more than another, directly, or through brokers
-in between if no direct move exists (a broker holds at most one replica of a partition), until no
-two differ by more than one: with as few moves as possible.
+First of all, a replica that may stay stays, in its position in the list. A replica that must move
+goes to a broker that keeps its partition's replicas in different racks; among those, to the one
+with the fewest replicas of its topic, then with the fewest replicas, then with the fewest bytes.
+Balancing moves one replica at a time from a broker that holds two more than another, directly, or
+through brokers in between if no direct move exists (a broker holds at most one replica of a
+partition), until no two differ by more than one.
 
-Leaders come last, and cost no bytes: among the partitions whose replicas change anyway (or among
-all, if leaders must be balanced), another replica becomes the preferred one if that brings two
-brokers closer together. The replica order of a partition that does not change is never touched.
+Leaders come last, and move no bytes: among the partitions whose replicas change anyway (or among
+all, if leaders must be balanced), another replica becomes the preferred one if that makes the
+numbers of two brokers more equal. The replica order of a partition that does not change is never
+touched.
 
-Given assignments (`--set`, `--from-json`, a rollback) are followed exactly.
+Explicit assignments (`--set`, `--from-json`, a rollback) are followed exactly.
 """
 
 from bisect import bisect_left, insort
@@ -27,8 +28,8 @@ from pk.core.values import TopicPartition
 Racks = Mapping[int, str | None]
 
 _EVEN_ENOUGH = 0.1
-"""Bytes are balanced if the fullest and the emptiest broker differ by less than this fraction of
-their mean."""
+"""Bytes are balanced if the difference between the fullest and the emptiest broker is less than
+this fraction of the mean."""
 
 
 class PlanError(Exception):
@@ -42,10 +43,10 @@ class State(NamedTuple):
     """The brokers that can take replicas (alive, not fenced), and their racks."""
 
     replicas: Mapping[TopicPartition, Replicas]
-    """Every partition of the cluster; one that is being moved already counts as moved."""
+    """All partitions of the cluster; one that is being moved has its new replicas here."""
 
     sizes: Mapping[TopicPartition, int] = {}
-    """Bytes of one replica, if known."""
+    """The bytes of one replica, if known."""
 
     in_sync: Mapping[TopicPartition, Replicas] = {}
 
@@ -98,7 +99,7 @@ class _Planner:
         self.loads = Loads(state)
         self.targets = self._targets()
         racks = {b: state.racks.get(b) for b in self.targets}
-        # If any broker reports no rack, racks are ignored.
+        # if any broker reports no rack, racks are ignored
         known = all(racks.values()) and intent.rack_aware
         self.racks: dict[int, str | None] = dict(state.racks) if known else {}
 
@@ -155,8 +156,8 @@ class _Planner:
         self.set(tp, after)
 
     def _surplus(self, tp: TopicPartition, kept: list[int], wanted: int) -> Iterator[int]:
-        """The replicas to give up: dead ones, those out of sync, those that share a rack, those on
-        full brokers."""
+        """The replicas to remove: dead ones, those out of sync, those that share a rack, and those
+        on full brokers."""
         left = list(kept)
         in_sync = self.state.in_sync.get(tp, tuple(kept))
         while len(left) > wanted:
@@ -179,7 +180,7 @@ class _Planner:
             yield victim
 
     def _choose(self, tp: TopicPartition, has: list[int], wanted: int) -> int:
-        """The broker for one more replica. Raises PlanError if none is left."""
+        """The broker for another replica. Raises PlanError if there is none."""
         free = [b for b in self.targets if b not in has]
         if not free:
             able = sorted({*has, *self.targets})
@@ -215,8 +216,8 @@ class _Planner:
     # balance
 
     def balance_replicas(self, sinks: Collection[int] | None) -> None:
-        """Move replicas until no two targets differ by more than one. If `sinks` is given, fills
-        only these, and only up to their fair share."""
+        """Move replicas until no two targets differ by more than one. If `sinks` is given, only
+        these get replicas, and only up to their fair share."""
         held: dict[int, int] = dict.fromkeys(self.targets, 0)
         on: dict[int, list[TopicPartition]] = {b: [] for b in self.targets}
         order = sorted(self.selected, key=lambda tp: (self.state.sizes.get(tp, 0), tp))
@@ -236,7 +237,7 @@ class _Planner:
                 held[b] += 1
 
     def _movable(self, on: Iterable[TopicPartition], a: int, b: int) -> TopicPartition | None:
-        """A partition whose replica on `a` may go to `b`, preferably one whose topic has more
+        """A partition whose replica on `a` may move to `b`, preferably one whose topic has more
         replicas on `a`."""
         fallback = None
         count = self.loads.of_topic
@@ -256,8 +257,8 @@ class _Planner:
         return len(after) >= len(before)
 
     def balance_bytes(self) -> None:
-        """Move the replica that best fits the gap between the fullest and the emptiest broker,
-        until they are even."""
+        """Move the replica that best fits the difference between the fullest and the emptiest
+        broker, repeatedly, until they are even."""
         on: dict[int, list[tuple[int, TopicPartition]]] = {b: [] for b in self.targets}
         for tp in self.selected:
             for broker in self.now[tp]:
@@ -286,8 +287,8 @@ class _Planner:
     def _fitting(
         self, entries: list[tuple[int, TopicPartition]], gap: int, full: int, empty: int
     ) -> tuple[int, TopicPartition] | None:
-        """The replica on `full` that may go to `empty` with the size closest to half the gap, but
-        below the gap."""
+        """The replica on `full` that may move to `empty` and whose size is closest to half the
+        difference, but less than the difference."""
         above = bisect_left(entries, gap / 2, key=lambda entry: entry[0])
         below = above - 1
         while below >= 0 or above < len(entries):
@@ -308,8 +309,8 @@ class _Planner:
         return None
 
     def balance_leaders(self, among: Iterable[TopicPartition]) -> None:
-        """Make other replicas preferred until no two brokers that could trade differ by more than
-        one."""
+        """Make other replicas preferred until no two brokers that can exchange them differ by more
+        than one."""
         can_lead = set(self.state.racks) - set(self.intent.drain)
         led: dict[tuple[int, int], list[TopicPartition]] = {}
         for tp in sorted(among):
@@ -341,8 +342,7 @@ def _shift(
     linked: Callable[[int, int], bool],
     sinks: Collection[int] | None,
 ) -> list[int] | None:
-    """The shortest path from a broker that holds at least two more than the last one; None if all
-    are even.
+    """The shortest path from a broker to one that has at least two fewer; None if all are even.
 
     If `sinks` is given, the path ends at one of them that is below the mean.
     """
@@ -387,7 +387,8 @@ def _path(
 def plan(
     state: State, intent: Intent, selected: Collection[TopicPartition] | None = None
 ) -> dict[TopicPartition, Replicas]:
-    """The partitions that change, with their new replicas, preferred leader first.
+    """The partitions that change, with their new replicas, of which the first is the preferred
+    leader.
 
     `selected` are the partitions that may change (None: all). Raises PlanError.
     """
@@ -426,7 +427,7 @@ def _exact(
                 f"{partition_name(tp)} names a broker twice: {','.join(map(str, replicas))}."
             )
         for broker in replicas:
-            # A dead broker that holds the replica already may keep it.
+            # a dead broker that already has the replica may keep it
             if broker not in state.racks and broker not in state.replicas[tp]:
                 names = ", ".join(map(str, sorted(state.racks)))
                 raise PlanError(
@@ -443,7 +444,7 @@ class Change(NamedTuple):
     before: Replicas
     after: Replicas
     size: int | None
-    """Bytes of one replica; None if unknown."""
+    """The bytes of one replica; None if unknown."""
 
     @property
     def adding(self) -> Replicas:
@@ -488,7 +489,7 @@ def first_moves(changes: Iterable[Change], most: int) -> list[Change]:
     """The first of the changes, which together copy at most `most` replicas, and all changes that
     copy nothing.
 
-    The smallest come first, to get much done for little. A new plan continues from there.
+    The smallest come first, so that many partitions change early. A new plan continues from there.
     """
     kept: list[Change] = []
     left = most
@@ -529,6 +530,6 @@ def broker_changes(
 
 
 def transfer_s(brokers: Iterable[BrokerChange], rate: int) -> float:
-    """Seconds that the copying takes at `rate` bytes a second in and out of each broker: the
-    busiest one decides."""
+    """The seconds that copying takes at `rate` bytes per second in and out of each broker, as the
+    busiest broker determines."""
     return max((max(b.bytes_in, b.bytes_out) for b in brokers), default=0) / rate

@@ -1,4 +1,4 @@
-"""`pk reassign plan`, `apply` and `rollback`: from a goal to the moves that reach it."""
+"""`pk reassign plan`, `apply` and `rollback`: plan and carry out the moves that reach a goal."""
 
 import json
 import os
@@ -41,15 +41,15 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
 _ASKED_ROWS = 40
-"""How many partitions to show with the question; the rest is counted."""
+"""The most partitions to show with the question; the others are counted."""
 
 _PLACING = ("to", "drain", "add")
 _INTENTS = (*_PLACING, "rf", "balance", "balance_by", "set", "from_json")
 _EXACT = ("set", "from_json")
 _CHOOSING = ("topics", "all", "no_rack_aware")
-"""Options that say how a plan is made; a complete plan takes none of them."""
+"""Options that influence the planning; they cannot be combined with a complete plan."""
 _STARTING = ("max_moves", "batch", "detach")
-"""Options that say how a plan is started."""
+"""Options that influence the start of a plan."""
 
 
 class Wanted(NamedTuple):
@@ -62,17 +62,17 @@ class Wanted(NamedTuple):
 
 
 def _given(options: Goal, names: Iterable[str] = _INTENTS) -> list[str]:
-    """The given options of `names`; by default those that set the goal."""
+    """The given options among `names`; by default, those that set the goal."""
     return [name for name in names if getattr(options, name) not in (None, (), False)]
 
 
 def _option(name: str) -> str:
-    """The option in the words of the command line."""
+    """The option as the command line spells it."""
     return "-t" if name == "topics" else f"--{name.replace('_', '-')}"
 
 
 def wanted_of(goal: Goal, path: str | None = None) -> Wanted:
-    """The goal of the options, or of the file at `path`. Raises Unusable."""
+    """The goal from the options, or from the file at `path`. Raises Unusable."""
     given = _given(goal)
     choosing = _given(goal, _CHOOSING)
     options = [_option(name) for name in given]
@@ -127,7 +127,7 @@ def _from_file(path: str) -> Wanted:
 
 
 class Plan(NamedTuple):
-    """A plan, and the data to show about it."""
+    """A plan, and the data that is shown with it."""
 
     live: Live
     changes: Sequence[Change]
@@ -142,7 +142,8 @@ async def make_plan(
     topics: Iterable[str] = (),
     max_moves: int | None = None,
 ) -> Plan:
-    """Read the cluster's state and plan. Raises CommandError if the goal cannot be reached."""
+    """Read the cluster's state and make a plan. Raises CommandError if the goal cannot be
+    reached."""
     live = await load(context, admin)
     words = () if intent.exact else tuple(topics)
     selected = await selected_partitions(context, admin, live, words)
@@ -163,7 +164,7 @@ async def make_plan(
 
 
 def duration(plan: Plan, rate: int) -> str:
-    """How long a plan takes at a rate, for people."""
+    """The duration of a plan at a rate, for people."""
     return f"{show_span(transfer_s(plan.brokers, rate) * 1000)} at {show_rate(rate, 'bytes')}"
 
 
@@ -292,7 +293,7 @@ def show_unfinished(context: Context, live: Live, rollback: rollback_files.Rollb
         for tp, after in sorted(rollback.after.items())
         if tp in live.running
     ]
-    # The live state counts running moves as done; the brokers are shown before and after.
+    # The current state counts running moves as done, but brokers are shown before and after.
     old = {c.tp: c.before for c in running}
     before = live.state._replace(replicas={**live.state.replicas, **old})
     made = Plan(live, running, broker_changes(before, running, live.leaders), ())

@@ -1,4 +1,5 @@
-"""The rows of `pk reassign`; a moving partition's row is in `pk.cli.cluster.reassignment_row`."""
+"""The rows of `pk reassign`. The row of a moving partition is in
+`pk.cli.cluster.reassignment_row`."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypedDict
@@ -46,7 +47,8 @@ def _show_bytes_pair(pair: Sequence[int]) -> str:
 
 
 class BrokerBeforeAndAfter(TypedDict):
-    """The same for people: before and after in one column."""
+    """The effect of a plan on a broker, for people: the values before and after are in one
+    column."""
 
     broker: int
     rack: str | None
@@ -58,7 +60,8 @@ class BrokerBeforeAndAfter(TypedDict):
 
 
 class PlanDocument(TypedDict):
-    """A plan. `throttle` is bytes a second, `seconds` the duration of the copies at that rate."""
+    """A plan. `throttle` is in bytes per second; `seconds` is the duration of the copies at that
+    rate."""
 
     partitions: list[PlannedMoveRow]
     brokers: list[PlannedBroker]
@@ -96,8 +99,8 @@ class StatusDocument(TypedDict):
 
 
 class CancelledRow(TypedDict):
-    """A partition whose reassignment is cancelled: the replicas that it keeps, and those that it
-    does not get."""
+    """A partition whose reassignment is cancelled: the replicas that it keeps, and those that are
+    no longer added."""
 
     topic: str
     partition: int

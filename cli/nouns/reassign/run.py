@@ -1,9 +1,11 @@
-"""Carries out a reassignment: throttle, move, watch, clean up; also handles an interruption.
+"""Carries out a reassignment: sets throttles, moves, watches, and removes the throttles. Also
+handles an interruption.
 
-The order of steps keeps the cluster clean. The rollback file comes first and lists every throttle
-that is about to be set; then come the throttles, then the moves; the throttles are removed when the
-moves are over or cancelled. If this process ends in between, the file exists, and `pk reassign
-status` shows the remains and how to remove them.
+The order of these steps makes sure that nothing is left in the cluster unnoticed. First the
+rollback file is written, which lists every throttle that is about to be set; then the throttles are
+set, and then the moves are submitted. The throttles are removed when the moves have ended or were
+cancelled. If this process ends before that, the file exists, and `pk reassign status` shows the
+remaining throttles and how to remove them.
 """
 
 import os
@@ -50,12 +52,12 @@ _LOOK_S = 1.0
 _LOST_S = 120.0
 """After this long without any answer, the command stops watching; the moves continue."""
 _SETTLE_S = 10.0
-"""How long to wait until brokers know what the controller has decided."""
+"""How long to wait until brokers know of the controller's decision."""
 _SETTLE_RETRY_S = 0.1
 
 
 class Moving:
-    """A reassignment that this command started, or resumes watching."""
+    """A reassignment that this command started or resumes."""
 
     def __init__(
         self,
@@ -79,10 +81,10 @@ class Moving:
         rate = rollback.throttled.rate
         auto = options.throttle.auto
         self.pace = Pace(START_RATE if rate is None else rate) if auto else None
-        """Adjusts the rate during the copy; None if it is fixed."""
+        """Adjusts the rate during the copy; None if the rate is fixed."""
 
         self.batch = options.batch or len(self.changes)
-        """How many partitions may move at the same time."""
+        """The most partitions that move at the same time."""
 
     @property
     def moved(self) -> list[TopicPartition]:
@@ -98,8 +100,8 @@ class Moving:
     # start
 
     async def throttle(self, rate: int, live: Live) -> None:
-        """Set the throttles for these moves. Raises CommandError if that fails, after removing them
-        all."""
+        """Set the throttles for these moves. If that fails, remove them all. Raises
+        CommandError."""
         topics = {tp.topic for tp in self.changes}
         present = await read_throttles(self.admin, live.state.racks, topics)
         moves = [(c.tp, live.partitions[c.tp].replicas, c.adding) for c in self.changes.values()]
@@ -119,10 +121,10 @@ class Moving:
             )
 
     async def submit(self, most: int) -> None:
-        """Submit the next moves to the controller; each one that it refuses becomes a failed row.
+        """Submit the next moves to the controller; each move that it refuses becomes a failed row.
 
         The rollback file lists a move before it is submitted, so that a process that resumes waits
-        for the right ones.
+        for the right moves.
         """
         asked, self.pending = self.pending[:most], self.pending[most:]
         self._write_down([*self.moved])
@@ -141,12 +143,12 @@ class Moving:
             rollback_files.write(self.rollback)
 
     def give_up_the_rest(self) -> None:
-        """Leave moves that have not started as they are."""
+        """Give up the moves that have not started."""
         self.results |= dict.fromkeys(self.pending, "not started")
         self.pending = []
 
     async def _place(self, asked: Iterable[TopicPartition]) -> None:
-        """Tell brokers the log directory for a replica: before it exists, and again once it
+        """Tell brokers the log directory for a replica, both before the replica exists and once it
         does."""
         by_broker: dict[int, dict[TopicPartition, str]] = {}
         wanted = set(asked)
@@ -166,7 +168,7 @@ class Moving:
     # watch
 
     async def watch(self) -> None:
-        """Show progress until all moves are over. Raises the error if the cluster stops
+        """Show progress until all moves have ended. Raises the error if the cluster stops
         answering."""
         answered = paced = time.monotonic()
         with LiveView(self.context, self.rollback.throttled.rate) as view:
@@ -185,7 +187,7 @@ class Moving:
                     answered = time.monotonic()
                     self.tracker.see(seen, answered)
                     if self.pending and len(seen.running) < self.batch:
-                        # Submitting and recording are one step: an interruption waits for it.
+                        # Submitting and recording are one step: an interruption waits for both.
                         with trio.CancelScope(shield=True):
                             await self.submit(self.batch - len(seen.running))
                         continue
@@ -199,7 +201,7 @@ class Moving:
                 await trio.sleep(max(_LOOK_S, time.monotonic() - began))
 
     async def _keep_pace(self, pace: Pace, view: LiveView) -> None:
-        """Adjust the throttle to the cluster's other traffic. Retries a failure at the next
+        """Adjust the throttle to the cluster's other traffic. A failure is retried at the next
         step."""
         throttled = self.rollback.throttled
         if not throttled.brokers:
@@ -222,7 +224,7 @@ class Moving:
     # end
 
     async def settle(self) -> None:
-        """Find out the results of the moves, and elects their preferred replicas."""
+        """Find out the results of the moves, and elect the preferred replicas."""
         waiting = {tp: self.changes[tp].after for tp in self.moved}
         described = await until_brokers_know(self.admin, waiting)
         elect: list[TopicPartition] = []
@@ -252,7 +254,7 @@ class Moving:
                     self.results[tp] = f"moved; leader not elected ({phrase(error)})"
 
     async def take_back(self, tps: Iterable[TopicPartition] | None = None) -> None:
-        """Cancel what still moves, and restore the old order of replicas."""
+        """Cancel the moves that have not ended, and restore the old order of replicas."""
         running = await self.admin.list_reassignments(self.moved if tps is None else tps)
         answers = await self.admin.alter_reassignments(dict.fromkeys(running))
         for tp in running:
@@ -272,7 +274,8 @@ class Moving:
         )
 
     async def unthrottle(self) -> None:
-        """Remove our throttles; report what cannot be reached, which stays in the rollback file."""
+        """Remove the throttles of this reassignment. Those that cannot be removed are reported, and
+        stay in the rollback file."""
         throttled = self.rollback.throttled
         if not throttled.any:
             return
@@ -295,7 +298,7 @@ class Moving:
             )
 
     def finish(self, how: str) -> None:
-        """Record how it ended."""
+        """Record the result in the rollback file."""
         self.rollback = self.rollback._replace(finished=how)
         rollback_files.write(self.rollback)
         rollback_files.tidy(self.rollback.cluster_id)
@@ -340,12 +343,12 @@ async def restore_order(
     before: Mapping[TopicPartition, Replicas],
     cancelled: Mapping[TopicPartition, r.Reassignment],
 ) -> None:
-    """After a cancelled move, restores the order of replicas if only that differs: it copies
-    nothing.
+    """Restore the order of replicas after a cancelled move, if only the order differs, so that
+    nothing is copied.
 
-    Apache's controller sorts replicas that were to be removed, and goes back to them in that order.
-    The broker that is asked may not know of the end of the move yet, and would report the added
-    replicas too.
+    Apache's controller sorts the replicas that were to be removed, and restores them in that order.
+    The broker that is asked may not know yet that the move has ended, and would then report the
+    added replicas too.
     """
     old = {tp: tuple(order) for tp, order in before.items() if _goes_back_to(order, cancelled[tp])}
     described = await until_brokers_know(admin, old, in_order=False)
@@ -384,7 +387,7 @@ async def start(
     )
     moving = Moving(context, admin, changes, rollback, options)
     with listen_for_interrupts() as interrupts:
-        # Setting, recording and submitting are one step: an interruption waits for it.
+        # Setting, recording and submitting are one step: an interruption waits for all.
         with trio.CancelScope(shield=True):
             rollback_files.write(rollback)
             if options.throttle.rate is not None:
@@ -407,7 +410,7 @@ async def start(
 async def resume(
     context: Context, admin: Admin, live: Live, rollback: rollback_files.Rollback, *, auto: bool
 ) -> int:
-    """Watch what an earlier command started, and cleans up after it."""
+    """Watch a reassignment that an earlier command started, and remove its throttles."""
     changes = [
         Change(tp, rollback.before.get(tp, ()), after, live.state.sizes.get(tp))
         for tp, after in sorted(rollback.after.items())
@@ -419,7 +422,8 @@ async def resume(
 
 
 async def attend(moving: Moving, interrupts: Interrupts) -> int:
-    """Watch and cleans up; on an interruption asks what to do. Returns the exit code."""
+    """Watch, and remove the throttles at the end. Asks what to do after an interruption. Returns
+    the exit code."""
     try:
         while await interrupts.or_until(moving.watch):
             code = await _interrupted(moving, interrupts)
@@ -472,8 +476,8 @@ def _is_closed(context: Context) -> bool:
 async def _interrupted(
     moving: Moving, interrupts: Interrupts, *, may_go_on: bool = True
 ) -> int | None:
-    """Ask and does what the user wants after an interruption; None: continue watching. If the
-    terminal is closed, leaves the rest to a process that outlives it."""
+    """Ask what to do after an interruption, and do it. Returns None to continue watching. If the
+    terminal is closed, leave the rest to a process that outlives it."""
     context = moving.context
     answer: str = "l"
     if context.streams.in_terminal and context.streams.err_terminal and not _is_closed(context):
@@ -490,7 +494,7 @@ async def _interrupted(
         elif may_go_on or said[0] in ("c", "d"):
             answer = said[0]
     if _is_closed(context):
-        answer = "d"  # so that the throttle does not stay
+        answer = "d"  # so that the throttle is removed
     if answer in ("c", "d", "l"):
         _say_not_begun(moving)
     if answer == "c":
@@ -501,7 +505,7 @@ async def _interrupted(
             moving.finish(rollback_files.CANCELLED)
         moving.show()
         _say_total(moving)
-        moving.say_rollback()  # for the moves that are done
+        moving.say_rollback()  # for the moves that have ended
         return Exit.INTERRUPTED
     if answer == "d":
         detach(moving)

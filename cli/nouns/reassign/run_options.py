@@ -1,5 +1,5 @@
-"""How a plan is carried out: its throttle, how many partitions move at once, and whether the
-command stays."""
+"""How a plan is carried out: with which throttle, how many partitions move at the same time, and
+whether the command waits."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ class Throttle(NamedTuple):
     """The value of --throttle."""
 
     rate: int | None = None
-    """Bytes a second to start with; None without a throttle."""
+    """The rate at the start, in bytes per second; None without a throttle."""
 
     auto: bool = False
     """Whether the rate changes while replicas are copied."""
@@ -33,10 +33,10 @@ class RunOptions(NamedTuple):
 
     throttle: Throttle = Throttle()
     batch: int | None = None
-    """The most partitions that move at once; None for all."""
+    """The most partitions that move at the same time; None for all."""
 
     detach: bool = False
-    """Whether a background process watches instead of this command."""
+    """Whether a background process watches the moves instead of this command."""
 
     directories: Mapping[tuple[TopicPartition, int], str] = {}
     """(partition, broker) → the log directory that its replica must go to."""

@@ -1,5 +1,5 @@
-"""`pk reassign status`, `throttle` and `cancel`: moves in progress, their throttle, and cancelling
-them."""
+"""`pk reassign status`, `throttle` and `cancel`: show moves in progress, change their throttle, and
+cancel them."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -116,7 +116,7 @@ def _show(context: Context, tracker: Tracker, live: Live, present: Present) -> N
 
 
 def _left(cluster_id: str | None) -> list[rollback_files.Rollback]:
-    """The reassignments started here whose end pk has not seen."""
+    """The reassignments started on this machine whose end pk has not seen."""
     return [
         r for r in rollback_files.rollbacks(cluster_id) if r.finished is None or r.throttled.any
     ]
@@ -156,7 +156,7 @@ async def _watch(context: Context, admin: Admin, present: Present, watch_s: floa
     now = await load(context, admin, sizes=False)
     present = await _throttles(admin, now)
     if present.any and _left(now.cluster_id):
-        await trio.sleep(_TIDY_S)  # another process that watches it may be about to clean up
+        await trio.sleep(_TIDY_S)  # another process that watches may be about to remove them
         present = await _throttles(admin, now)
     _show(context, Tracker(), now, present)
     return None
@@ -218,13 +218,13 @@ async def _remove(context: Context, admin: Admin, live: Live, present: Present) 
 
 
 def _say_programs(context: Context, rows: Sequence[ThrottleRow]) -> None:
-    """Show the throttles, current or planned, to programs; people read sentences."""
+    """Show the throttles, current or planned, in formats for programs; people get sentences."""
     if context.output.format not in ("table", "wide"):
         context.show(listing(ThrottleRow, rows))
 
 
 def _forget(cluster_id: str | None) -> None:
-    """Remove throttles that are gone from the rollback files."""
+    """Remove throttles that no longer exist from the rollback files."""
     for rollback in rollback_files.rollbacks(cluster_id):
         if rollback.throttled.any:
             rollback_files.write(rollback._replace(throttled=Throttled()))
@@ -246,7 +246,7 @@ def _say_failed(context: Context, failed: Mapping[str, Exception]) -> None:
 
 
 async def _change(context: Context, admin: Admin, live: Live, present: Present, rate: int) -> None:
-    """Change the rate of existing throttles, or set a first one for what moves."""
+    """Change the rate of existing throttles, or set a first one for the moves."""
     if not present.rates and not live.running:
         raise CommandError("Nothing is moving or throttled; `apply` takes --throttle.")
     moves = [
@@ -308,7 +308,7 @@ def _note(live: Live, wanted: Throttled, rate: int) -> None:
                 }
                 for topic in {*old.topics, *wanted.topics}
             }
-            # The value from before our first rate is restored.
+            # The value before our first rate is restored.
             brokers = {**wanted.brokers, **old.brokers}
             rollback_files.write(rollback._replace(throttled=Throttled(rate, brokers, topics)))
             return
@@ -382,8 +382,8 @@ def _cancel_row(tp: TopicPartition, live: Live) -> CancelledRow:
 
 
 def _named(words: Iterable[str], live: Live) -> list[TopicPartition]:
-    """The moving partitions that `orders` or `orders/0` names. Raises CommandError if one is not
-    moving."""
+    """The moving partitions that `orders` or `orders/0` names. Raises CommandError for a partition
+    that is not moving."""
     found: list[TopicPartition] = []
     for word in words:
         if "/" in word or ":" in word:
@@ -402,7 +402,7 @@ def _named(words: Iterable[str], live: Live) -> list[TopicPartition]:
 async def _after_cancel(
     context: Context, admin: Admin, live: Live, done: list[TopicPartition]
 ) -> None:
-    """Restore the old order, and remove our throttles once nothing of ours is moving."""
+    """Restore the old order, and remove the throttles once no move of pk's is left."""
     left = _left(live.cluster_id)
     before = {tp: r.before[tp] for r in reversed(left) for tp in done if tp in r.before}
     await restore_order(admin, before, live.running)

@@ -1,4 +1,4 @@
-"""The output of `pk reassign`: the plan's tables, and the live view of moves."""
+"""The output of `pk reassign`: the tables of a plan, and the live view of moves."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _LINE_S = 10.0
-"""How often a line is written if there is no terminal to draw on."""
+"""How often a line is written if the output is not a terminal, in seconds."""
 
 
 def plan_rows(changes: Iterable[Change]) -> list[PlannedMoveRow]:
@@ -62,8 +62,7 @@ def broker_listing(brokers: Iterable[BrokerChange]) -> Listing:
 
 
 class LiveView:
-    """Draws the progress: a table that stays in place on a terminal, else a line from time to
-    time."""
+    """Draws the progress: a table that is redrawn on a terminal, or else a line at intervals."""
 
     def __init__(self, context: Context, rate: int | None) -> None:
         self._context = context
@@ -79,7 +78,7 @@ class LiveView:
         self._context.clear_status()
 
     def say_rate(self, rate: int, why: str) -> None:
-        """Show that the throttle has changed."""
+        """Say that the throttle has changed."""
         if rate != self._rate:
             verb = "raised" if self._rate is None or rate > self._rate else "lowered"
             self._rate = rate
@@ -87,7 +86,7 @@ class LiveView:
                 self._context.say(f"Throttle {verb} to {show_rate(rate, 'bytes')}: {why}.")
 
     def update(self, tracker: Tracker) -> None:
-        """Show the latest poll; only the note if there is none."""
+        """Show the latest poll, or only the note if there is none."""
         if self._context.streams.err_redraws:
             self._context.draw_status(self._table(tracker))
             return

@@ -1,4 +1,4 @@
-"""`pk schema`: the schemas of a registry, by URL or in a directory of files."""
+"""`pk schema`: manages the schemas of a registry, by URL or in a directory of files."""
 
 import difflib
 import json
@@ -97,7 +97,7 @@ def _pretty(schema: Schema) -> str:
 
 
 def _read(options: AddSchema) -> Schema:
-    """The schema of the command line. Raises Unusable."""
+    """Read the schema of the command line. Raises Unusable."""
     kinds = {"avro": AVRO, "json": JSON, "protobuf": PROTOBUF}
     return _schema_of(
         options.file,
@@ -123,7 +123,7 @@ def _reference(given: str) -> Reference:
 
 
 async def _canonical(asked: "SchemaRegistry", schema: Schema, subject: str) -> Schema:
-    """The schema, checked. Raises CommandError with the problem if it is invalid."""
+    """The schema in canonical form. Raises CommandError, with the problem, if it is invalid."""
     try:
         parsed = parse(await asked.resolve(schema, subject))
     except SchemaError as e:
@@ -136,7 +136,7 @@ async def check(context: Context, options: AddSchema) -> None:
     async with registry(context, options.schema_registry, options.subject) as asked:
         schema = await _canonical(asked, _read(options), options.subject)
         reasons = await asked.check(options.subject, schema)
-    # The rest of the messages names the old schema, which `pk schema diff` shows better.
+    # The rest of the messages is about the old schema, which `pk schema diff` shows better.
     named = [each for each in reasons if "errorType" in each] or reasons
     rows: list[CheckedSchemaRow] = [
         {"subject": options.subject, "compatible": not reasons, "reason": each}

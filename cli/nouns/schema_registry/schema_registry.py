@@ -1,4 +1,4 @@
-"""`pk schema-registry start`: one instance of the registry, in the foreground."""
+"""`pk schema-registry start`: runs one instance of the registry, in the foreground."""
 
 import signal
 import time
@@ -14,8 +14,8 @@ from pk.cli.up.schema_registry import require_registry
 
 
 def _connection(context: Context) -> dict[str, object]:
-    """The configs that every client has: security and the like. Raises Unusable for others given
-    with -X."""
+    """The configs that all clients have, such as those for security. Raises Unusable for others
+    given with -X."""
     from pk.net.client.config import ClientConfig, keys
 
     known, settings = set(keys(ClientConfig)), context.settings

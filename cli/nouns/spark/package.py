@@ -1,5 +1,5 @@
-"""`pk spark package`: writes what the workers of a cluster need. `pk.spark.session.package` does
-the work."""
+"""`pk spark package`: writes the files that the workers of a cluster need.
+`pk.spark.session.package` does the work."""
 
 from typing import TYPE_CHECKING
 

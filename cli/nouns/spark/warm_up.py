@@ -1,4 +1,4 @@
-"""`pk spark warm-up`: makes the archive of classes from which Spark starts sooner.
+"""`pk spark warm-up`: makes the archive of classes with which Spark starts faster.
 `pk.spark.session.warm_up` does the work."""
 
 from typing import TYPE_CHECKING

@@ -55,8 +55,8 @@ def _schemas(context: Context, options: "SparkExport") -> dict[str, str]:
 
 
 def _positions(options: "SparkExport") -> Positions:
-    """The range to export: a single position is the start, and the end is the current one. Raises
-    Unusable."""
+    """The range to export: a single position is the start, and the end is then the current one.
+    Raises Unusable."""
     text = options.offset
     if text is None:
         check_group(None, options.group)
@@ -273,7 +273,7 @@ def _say_unparsed(context: Context, summary: "Summary") -> None:
 
 
 def _row(summary: "Summary", before: ExportRow | None) -> ExportRow:
-    """The total that a topic's runs have added."""
+    """The totals that a topic's runs have added."""
     row: ExportRow = {
         "topic": summary.topic,
         "directory": str(summary.directory),

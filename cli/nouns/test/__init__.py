@@ -1,1 +1,1 @@
-"""`pk test`: a command that finds a Kafka of its own."""
+"""`pk test`: runs a command with a Kafka cluster of its own."""

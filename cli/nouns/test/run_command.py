@@ -1,6 +1,8 @@
-"""`pk test run`: start brokers, run the command, pass signals on to it, end with its exit code.
+"""`pk test run`: starts brokers, runs the command, forwards signals to it, and ends with its exit
+code.
 
-One broker runs in a thread of this process, several in processes of their own, as in `pk.testing`.
+One broker runs in a thread of this process; several run in processes of their own, as in
+`pk.testing`.
 """
 
 import os
@@ -25,8 +27,8 @@ NOT_EXECUTABLE: Final = 126
 
 
 async def run_with_kafka(context: Context, options: Test) -> int:
-    """Run `pk test`. Returns the command's exit code; 128 plus the number of the signal that it
-    died of."""
+    """Run `pk test run`. Returns the command's exit code, or 128 plus the number of the signal that
+    ended it."""
     config = dict(options.properties)
     try:
         if options.brokers == 1:
@@ -74,7 +76,7 @@ async def _run(context: Context, command: tuple[str, ...], url: str) -> int:
 
 
 def _terminal_signals_both() -> bool:
-    """Whether Ctrl-C at the terminal reaches the command as well as this process."""
+    """Whether Ctrl-C at the terminal reaches both the command and this process."""
     try:
         return os.tcgetpgrp(0) == os.getpgrp()
     except OSError:

@@ -10,7 +10,7 @@ class TokenRow(TypedDict):
     """A delegation token."""
 
     token: str
-    """Its id: the user name of a login by it."""
+    """The id of the token, which is the user name of a login with it."""
     owner: str
     renewers: Annotated[list[str], Shown(show=", ".join)]
     expires: Annotated[str, Shown(show=show_clock)]

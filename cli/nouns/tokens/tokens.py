@@ -1,5 +1,5 @@
-"""`pk users tokens`: delegation tokens, named by their ids. A broker knows them by their HMACs,
-which pk looks up."""
+"""`pk users tokens`: manages delegation tokens, named by their ids. Brokers identify them by their
+HMACs, which pk looks up."""
 
 from base64 import b64encode
 
@@ -90,15 +90,15 @@ async def expire(context: Context, options: ExpireToken) -> None:
 
 
 def _while_doing(api: str, error: KafkaError) -> KafkaError:
-    """A refusal of DescribeDelegationToken as one of the API that it was asked for; any other
-    error, such as a failed login, as it is."""
+    """The error of a request that looked up a token for `api`: a refusal of DescribeDelegationToken
+    becomes one of `api`; any other error, such as a failed login, stays."""
     asked = error.message == "DescribeDelegationToken"
     return KafkaError(error.code, api) if asked else error
 
 
 async def _token(admin: Admin, token_id: str, doing: str) -> Token:
-    """The token with this id. Raises CommandError if the user may see no such token. A KafkaError
-    names the API `doing` that needs the token."""
+    """The token with this id. Raises CommandError if there is no such token that the user may see.
+    A KafkaError names the API `doing`, which needs the token."""
     try:
         found = await admin.describe_tokens()
     except KafkaError as e:
@@ -113,7 +113,7 @@ async def _token(admin: Admin, token_id: str, doing: str) -> Token:
 
 
 def _or_default(period: Duration | None) -> int:
-    """The time in ms as requests have it: -1 leaves it to the brokers."""
+    """The time in ms for a request; -1 leaves it to the brokers."""
     return -1 if period is None else period.ms
 
 

@@ -14,7 +14,8 @@ from pk.cli.runtime.results import show_results
 async def add_partitions(
     context: Context, *, topic: Sequence[str], num: int | None, partitions: int | None
 ) -> None:
-    """`pk topics add-partitions`: `num` more partitions each, or `partitions` in all."""
+    """Run `pk topics add-partitions`: `num` more partitions for each topic, or `partitions` in
+    total."""
     if (num is None) == (partitions is None):
         raise Unusable("Give the number of new partitions (-n N) or the new total (-p TOTAL).")
     admin = await context.admin()

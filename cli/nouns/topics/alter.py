@@ -1,4 +1,5 @@
-"""`pk topics alter`: configs, number of partitions, or both; shown before it is done."""
+"""`pk topics alter`: changes configs, the number of partitions, or both, and shows the changes
+first."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def alter(context: Context, options: "AlterTopics") -> None:
-    """`pk topics alter`: configs, number of partitions, or both; shown before it is done."""
+    """Run `pk topics alter`."""
     if not options.config and not options.delete_config and options.partitions is None:
         raise Unusable(
             "There is nothing to change; give -c KEY=VALUE, --delete-config KEY or -p TOTAL."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def assignment(text: str) -> dict[int, tuple[int, ...]]:
-    """Partition → brokers from Apache's `1:2,2:3`. Raises Unusable."""
+    """Parse Apache's `1:2,2:3`: partition → brokers. Raises Unusable."""
     try:
         found = {i: tuple(map(int, part.split(":"))) for i, part in enumerate(text.split(","))}
     except ValueError:

@@ -23,15 +23,15 @@ from pk.net.client.results import (
 
 
 async def _matching(context: Context, admin: Admin, expressions: Sequence[str]) -> list[str]:
-    """The topics that any of the regular expressions matches; never an internal one."""
+    """The topics that any of the regular expressions matches, except internal ones."""
     patterns = [whole(expression, "TOPIC") for expression in expressions]
     known = await topic_names(context, admin, internal=False)
     return [n for n in known if n not in INTERNAL_TOPICS and any(p.fullmatch(n) for p in patterns)]
 
 
 async def delete(context: Context, *, topic: Sequence[str], regex: bool, if_exists: bool) -> None:
-    """Run `pk topics delete`. `topics`: names, or regular expressions over whole names with
-    `regex`."""
+    """Run `pk topics delete`. `topics` are names or, with `regex`, regular expressions over whole
+    names."""
     admin = await context.admin()
     names = await _matching(context, admin, topic) if regex else list(dict.fromkeys(topic))
     if not names and not if_exists:
@@ -74,15 +74,15 @@ async def delete(context: Context, *, topic: Sequence[str], regex: bool, if_exis
 
 
 def _is_gone(known: Answers[str, TopicDescription], deleted: TopicDescription) -> bool:
-    """Whether a topic is gone. A producer may have made the broker create another of the same name
-    since."""
+    """Whether a topic was deleted. A producer may have made the broker create another one with its
+    name since."""
     if deleted.name in known.errors:
         return is_unknown(known.errors[deleted.name])
     return known.ok[deleted.name].topic_id != deleted.topic_id
 
 
 async def _say_loss(context: Context, admin: Admin, topics: Sequence[TopicDescription]) -> None:
-    """Warn of the loss, and names the groups that read the topics."""
+    """Warn of the loss of records, and name the groups that read the topics."""
     partitions = [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
     records = lost_records(await records_in(admin, partitions))
     names = [t.name for t in topics]

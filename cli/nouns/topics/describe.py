@@ -47,7 +47,7 @@ def _partition(p: PartitionDescription) -> PartitionOfTopic:
 async def topic_configs(
     context: Context, admin: Admin, topics: Iterable[str]
 ) -> dict[str, tuple[ConfigEntry, ...]]:
-    """The configs of each topic; says which cannot be read, and notes the failure."""
+    """The configs of each topic. Reports those that cannot be read, and records the failure."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
     if not resources:
         return {}

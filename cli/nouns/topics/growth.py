@@ -1,5 +1,5 @@
-"""Adding partitions to topics, for `pk topics add-partitions` and `pk topics alter -p`: checks,
-warns and does it."""
+"""Adds partitions to topics, for `pk topics add-partitions` and `pk topics alter -p`: checks, warns
+and adds."""
 
 from collections.abc import Collection, Mapping
 
@@ -14,9 +14,9 @@ from pk.net.client.results import NewPartitions, TopicDescription
 
 
 def check_growth(totals: Mapping[str, int], now: Mapping[str, int]) -> None:
-    """Raise CommandError if a topic has as many partitions as it is to get, or more.
+    """Raise CommandError if a topic already has the requested number of partitions, or more.
 
-    `totals`: topic → partitions wanted in all; `now`: topic → partitions it has.
+    `totals`: topic → requested number of partitions; `now`: topic → current number.
     """
     for name, total in totals.items():
         if total == now[name]:
@@ -29,7 +29,7 @@ def check_growth(totals: Mapping[str, int], now: Mapping[str, int]) -> None:
 
 
 def say_growth(context: Context, totals: Mapping[str, int], now: Mapping[str, int]) -> None:
-    """Say how each topic grows, and what that means for records with a key."""
+    """Say how many partitions each topic gets, and what that means for records with a key."""
     for name, total in totals.items() if not context.change.dry_run else ():
         context.say(f"Topic {name} grows from {now[name]} to {total} partitions.")
     context.say(
@@ -41,8 +41,8 @@ def say_growth(context: Context, totals: Mapping[str, int], now: Mapping[str, in
 async def grow(
     context: Context, totals: Mapping[str, int], now: Mapping[str, int]
 ) -> list[GrownRow]:
-    """Grow topics to `totals` (CreatePartitions), or try to with --dry-run; a row for each
-    topic."""
+    """Grow topics to `totals` (CreatePartitions), or only validate with --dry-run. Returns a row
+    for each topic."""
     admin = await context.admin()
     trying = context.change.dry_run
     answers = await admin.create_partitions(
@@ -67,6 +67,6 @@ def _has(known: Answers[str, TopicDescription], name: str, partitions: int) -> b
 
 
 def name_to_type(context: Context, names: Collection[str]) -> str:
-    """The word that a guard asks the user to type: the topic if there is only one, else the
+    """The word that a guard asks the user to type: the topic if there is only one, or else the
     cluster's address."""
     return next(iter(names)) if len(names) == 1 else context.settings.bootstrap

@@ -11,12 +11,12 @@ from pk.cli.runtime.name_cache import remember
 async def list_topics(
     context: Context, *, pattern: str | None, internal: bool, exclude_internal: bool
 ) -> None:
-    """Run `pk topics list`. `pattern`: a regular expression over whole names; None for all
+    """Run `pk topics list`. `pattern` is a regular expression over whole names; None for all
     topics."""
     if internal and exclude_internal:
         raise Unusable("-i and --exclude-internal cannot be combined.")
     matches = whole(pattern, "PATTERN") if pattern is not None else None
-    # A pattern may name internal topics, so it finds them without -i.
+    # A pattern may name internal topics, so they are found without -i.
     with_internal = internal or (matches is not None and not exclude_internal)
     admin = await context.admin()
     listed = await admin.list_topics()

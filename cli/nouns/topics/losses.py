@@ -1,5 +1,5 @@
-"""The warning before records are deleted: their number, the groups that read them, and that they
-cannot be restored."""
+"""Warns before records are deleted: gives their number and the groups that read them, and says that
+they cannot be restored."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -21,7 +21,7 @@ _GROUPS_MAX = 500
 
 
 async def records_in(admin: Admin, partitions: Iterable[TopicPartition]) -> int | None:
-    """How many offsets there are in partitions; None unless all of their leaders answer."""
+    """The number of offsets in partitions; None unless all leaders answer."""
     wanted = list(partitions)
     starts, ends = await bounds_of(admin, wanted)
     if starts.errors or ends.errors:
@@ -30,7 +30,7 @@ async def records_in(admin: Admin, partitions: Iterable[TopicPartition]) -> int 
 
 
 async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
-    """The groups that have commits or start offsets in any of the topics, as far as brokers answer
+    """The groups with commits or start offsets in any of the topics, as far as brokers answer
     within 3 s."""
     wanted = set(topics)
     found: list[str] = []
@@ -44,7 +44,7 @@ async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
 
 
 async def say_readers(context: Context, admin: Admin, topics: Iterable[str]) -> None:
-    """Say which groups read topics that are about to lose records; not with --yes, which skips the
+    """Say which groups read topics that will lose records; not with --yes, which skips the
     question."""
     if context.change.yes:
         return
@@ -58,7 +58,8 @@ async def say_readers(context: Context, admin: Admin, topics: Iterable[str]) -> 
 
 
 def lost_records(records: int | None) -> str:
-    """`up to 1,204 records`: an offset may be a transaction's marker, or compacted away."""
+    """A number of records: `up to 1,204 records`, since an offset may belong to a transaction
+    marker or a compacted record."""
     if records is None:
         return "all its records"
     return f"up to {count(records, 'record')}" if records else "no records"

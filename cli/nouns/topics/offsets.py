@@ -1,5 +1,5 @@
-"""`pk topics offsets`: the start and end of partitions, and the offset of a position or of a time
-as in Apache's tool."""
+"""`pk topics offsets`: shows the start and end of partitions, and the offset of a position or, as
+in Apache's tool, of a time."""
 
 import re
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ Found = Answers[TopicPartition, tuple[int | None, int | None]]
 
 
 def _time(text: str) -> int:
-    """The timestamp that a broker is asked for. Raises Unusable."""
+    """The timestamp for the request to the broker. Raises Unusable."""
     special = _TIMES.get(text.lower())
     if special is not None:
         return special

@@ -7,7 +7,7 @@ from pk.cli.runtime.failures import error_name, phrase
 
 
 class Outcome(TypedDict):
-    """The end of a row: what became of a topic."""
+    """The last columns of a row: the result for a topic."""
 
     result: str
     error: str | None
@@ -15,7 +15,8 @@ class Outcome(TypedDict):
 
 
 def outcome(context: Context, error: BaseException | None, done: str) -> Outcome:
-    """`done` if there is no error; otherwise the error, which the context notes."""
+    """`done` if there is no error; otherwise the error, which is recorded as a failure of the
+    command."""
     if error is None:
         return {"result": done, "error": None}
     context.fail(error)

@@ -33,7 +33,7 @@ class PartitionOfTopic(_Number, LedPartition, ReplicatedPartition):
 
 
 class PartitionRow(_OfTopic, PartitionOfTopic):
-    """A partition in `pk topics describe`, where partitions are listed one by one."""
+    """A partition in `pk topics describe`, if partitions are listed one by one."""
 
 
 class ConfigOfTopic(TypedDict):
@@ -46,8 +46,8 @@ class ConfigOfTopic(TypedDict):
 
 class TiersOfPartition(TypedDict):
     """The location of a partition's records, in the description of a topic with tiered storage. The
-    remote offsets are the first and the last one in the store, null if it has none; the local ones
-    are the leader's first one and its end. A partition that did not answer has an `error`
+    remote offsets are the first and the last in the store, null if it has none. The local offsets
+    are the leader's first offset and its log end. A partition that did not answer has an `error`
     instead."""
 
     partition: int
@@ -59,7 +59,7 @@ class TiersOfPartition(TypedDict):
 
 
 class DescribedTopic(TypedDict):
-    """A topic in `pk topics describe`; `tiers` only with remote.storage.enable=true."""
+    """A topic in `pk topics describe`. `tiers` is present only with remote.storage.enable=true."""
 
     topic: str
     topic_id: str | None
@@ -72,8 +72,8 @@ class DescribedTopic(TypedDict):
 
 
 class CreatedRow(TypedDict):
-    """A topic in `pk topics create`; partitions and replicas as far as the broker says how many it
-    made."""
+    """A topic in `pk topics create`. The numbers of partitions and replicas are those that the
+    broker reports, if it does."""
 
     topic: str
     partitions: int | None
@@ -110,7 +110,8 @@ GrownRow = TypedDict(
 
 
 class TrimmedRow(TypedDict):
-    """A partition in `pk topics trim`. `records` counts offsets: some may hold no record."""
+    """A partition in `pk topics trim`. `records` counts offsets, of which some may have no
+    record."""
 
     topic: str
     partition: int
@@ -124,8 +125,9 @@ class TrimmedRow(TypedDict):
 
 
 class _Offsets(TypedDict):
-    """`offsets` is the number from `start` to `end`. Offsets of compacted records and of
-    transaction markers have no record. A partition that did not answer has an `error` instead."""
+    """`offsets` is the number of offsets from `start` to `end`. Those of compacted records and
+    transaction markers have no record. A partition whose leader did not answer has an `error`
+    instead."""
 
     topic: str
     partition: int
@@ -149,5 +151,5 @@ class _Range(TypedDict):
 
 
 class PositionRow(_Offsets, _Range, _Epoch):
-    """A partition in `pk topics offsets` with -o or --time: `begin`, and for a range `until`, are
-    the requested offsets."""
+    """A partition in `pk topics offsets` with -o or --time. The requested offsets are `begin` and,
+    for a range, `until`."""

@@ -1,4 +1,5 @@
-"""Which offsets of tiered topics are in remote storage, and which on the leader's disk."""
+"""Finds out which offsets of tiered topics are in remote storage, and which are on the leader's
+disk."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -26,8 +27,8 @@ def is_tiered(configs: Iterable[r.ConfigEntry]) -> bool:
 async def tiers_of(
     context: Context, admin: Admin, topics: Sequence[r.TopicDescription]
 ) -> dict[str, list[TiersOfPartition]]:
-    """The tiers of all partitions that have a leader, by topic; says which do not answer, and notes
-    the failure. Raises KafkaError and ClientError."""
+    """The tiers of all partitions with a leader, by topic. Reports partitions that do not answer,
+    and records the failure. Raises KafkaError and ClientError."""
     found: dict[str, list[TiersOfPartition]] = {topic.name: [] for topic in topics}
     partitions = [
         TopicPartition(topic.name, p.partition)
@@ -54,7 +55,7 @@ async def tiers_of(
 async def _offsets(
     admin: Admin, partitions: Sequence[TopicPartition]
 ) -> dict[int, Answers[TopicPartition, r.ListedOffset]]:
-    """The answers by the special timestamp that was asked for."""
+    """The answers, by the special timestamp of the request."""
     found: dict[int, Answers[TopicPartition, r.ListedOffset]] = {}
 
     async def ask(when: int) -> None:
@@ -71,8 +72,8 @@ def _row(tp: TopicPartition, offsets: Mapping[int, int]) -> TiersOfPartition:
     local_start = offsets.get(r.EARLIEST_LOCAL)
     last = offsets.get(r.LATEST_TIERED)
     if start is not None and last is not None and last < start:
-        last = None  # nothing, or only what is being deleted
-    # A new leader may not know yet how far the copies reach.
+        last = None  # no offsets, or only those that are being deleted
+    # A new leader may not know yet which offsets were copied.
     is_remote = last is not None or None not in (start, local_start) and start != local_start
     return {
         "partition": tp.partition,
@@ -85,7 +86,8 @@ def _row(tp: TopicPartition, offsets: Mapping[int, int]) -> TiersOfPartition:
 
 
 def _is_too_new(error: Exception) -> bool:
-    """Whether the broker is too old for a timestamp: Apache Kafka before 3.9 has no -5."""
+    """Whether the broker is too old for a special timestamp: Apache Kafka before 3.9 does not have
+    -5."""
     return isinstance(error, KafkaError) and error.code == ErrorCode.UNSUPPORTED_VERSION
 
 

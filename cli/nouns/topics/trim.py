@@ -86,14 +86,14 @@ async def _ranges(
         wanted += partitions_at([topic], own or numbers, positions)
     ranges = await resolve_positions(context, admin, positions, wanted, group=options.group)
     for tp, place in ranges.ok.items():
-        if lacks_commit(place):  # the group may not have read it
+        if lacks_commit(place):  # the group may not have read them
             ranges.add(tp, place._replace(begin=place.start, note="no commit: kept"))
     return ranges
 
 
 def _json_offsets(path: str) -> dict[TopicPartition, int]:
-    """Read Apache's file: {"partitions": [{"topic": …, "partition": …, "offset": …}], "version":
-    1}; -1 is the end of the partition. Raises Unusable."""
+    """Read the file of Apache's tool: {"partitions": [{"topic": …, "partition": …, "offset": …}],
+    "version": 1}; -1 is the end of the partition. Raises Unusable."""
     import json
 
     try:
@@ -174,7 +174,7 @@ def _say_positions(context: Context, rows: Sequence[TrimmedRow]) -> None:
 
 
 async def _say_loss(context: Context, admin: Admin, rows: Sequence[TrimmedRow]) -> None:
-    """Warn of the loss, and names the groups that read there."""
+    """Warn of the loss of records, and name the groups that read them."""
     topics = list(dict.fromkeys(row["topic"] for row in rows))
     lost = sum(row["records"] or 0 for row in rows)
     context.say(

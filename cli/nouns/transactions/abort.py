@@ -1,8 +1,8 @@
-"""`pk transactions abort`: by transactional id, through its coordinator; or in one partition, if no
-coordinator does it.
+"""`pk transactions abort`: aborts a transaction by its transactional id, through its coordinator,
+or in one partition, if no coordinator does so.
 
-Shows what would happen, asks, and does it. There is no undo: the records of an aborted transaction
-are never read as committed.
+Shows the effect, asks, and aborts. This cannot be undone: the records of an aborted transaction are
+never read as committed.
 """
 
 from collections.abc import Sequence
@@ -135,7 +135,7 @@ async def _abort_in_partition(context: Context, options: AbortTransactions, topi
 async def _partition(
     context: Context, admin: Admin, text: str, number: int | None
 ) -> TopicPartition:
-    """The partition of -t and --partition. Raises Unusable, CommandError."""
+    """The partition that -t and --partition name. Raises Unusable, CommandError."""
     name, numbers = topic_partitions(text)
     wanted = [*(numbers or ()), *(() if number is None else (number,))]
     if len(wanted) != 1:

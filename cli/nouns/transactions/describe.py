@@ -30,8 +30,8 @@ async def describe(context: Context, transactional_ids: Sequence[str]) -> None:
 
 
 async def say_failed(context: Context, admin: Admin, name: str, error: Exception) -> None:
-    """Report that a transactional id could not be described; an unknown one with the nearest
-    names."""
+    """Report that a transactional id could not be described; an unknown one is reported with the
+    nearest names."""
     if not isinstance(error, KafkaError) or error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         context.failed(error, name)
         return

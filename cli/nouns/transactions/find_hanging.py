@@ -1,9 +1,10 @@
-"""`pk transactions find-hanging` (KIP-664): transactions open in a partition that no coordinator
-will end.
+"""`pk transactions find-hanging` (KIP-664): finds transactions that are open in a partition and
+that no coordinator will end.
 
-A transaction hangs if a record of it reached a partition that its coordinator does not have in the
-transaction: the marker never comes, the last stable offset stays, and read_committed readers wait
-forever. Brokers that verify partitions before an append (KIP-890) prevent that; older ones do not.
+A transaction hangs if a record of it was written to a partition that its coordinator does not have
+in the transaction. Then the marker is never written, the last stable offset does not advance, and
+read_committed consumers wait forever. Brokers that verify partitions before an append (KIP-890)
+prevent that; older ones do not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from pk.net.client.results import ProducerState
 
 
 class Candidate(NamedTuple):
-    """An open transaction in a partition without a recent record."""
+    """An open transaction in a partition, without a recent record."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -115,8 +116,8 @@ async def _without_coordinator(
 async def _still_open(
     context: Context, admin: Admin, hanging: Sequence[Candidate]
 ) -> list[Candidate]:
-    """Those that their leaders still hold open: one that ended between the questions does not
-    hang."""
+    """The candidates that their leaders still report as open: a transaction that ended between the
+    requests is not hanging."""
     places = sorted({each.partition for each in hanging})
     answers = await admin.describe_producers(places)
     open_now: set[tuple[TopicPartition, int, int]] = set()

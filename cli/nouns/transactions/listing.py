@@ -43,7 +43,7 @@ async def list_transactions(context: Context, options: ListTransactions) -> None
 
 
 async def _open_since(admin: Admin, names: list[str], latest_start_ms: int) -> set[str]:
-    """Those whose transaction has been open since `latest_start_ms` or longer."""
+    """The transactional ids whose transaction has been open since `latest_start_ms` or longer."""
     found = await admin.describe_transactions(names)
     return {
         name

@@ -1,8 +1,8 @@
-"""`pk transactions producers`: the producers of a partition, as its leader knows them
+"""`pk transactions producers`: shows the producers of a partition that its leader knows
 (DescribeProducers, KIP-664).
 
-A leader keeps every idempotent and transactional producer until `producer.id.expiration.ms` after
-its last write. Other producers leave no trace.
+A leader remembers every idempotent and transactional producer until `producer.id.expiration.ms`
+after its last write. It does not know of others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ async def producers(context: Context, options: ListProducers) -> None:
 
 
 async def _broker(admin: Admin, text: str | None) -> int | None:
-    """The broker of --broker; None without it. Raises CommandError if it does not exist."""
+    """The broker of --broker; None without it. Raises CommandError if the broker does not exist."""
     if text is None:
         return None
     if not text.isascii() or not text.isdigit():
@@ -64,7 +64,7 @@ def _is_wanted(options: ListProducers, producer: r.ProducerState) -> bool:
 async def _begun(
     admin: Admin, states: Sequence[tuple[TopicPartition, r.ProducerState]]
 ) -> Mapping[tuple[TopicPartition, int], int]:
-    """When the first record of each open transaction was written, if it can be read."""
+    """When the first record of each open transaction was written, if its leader answers."""
     places = [
         (tp, p.transaction_start_offset) for tp, p in states if p.transaction_start_offset >= 0
     ]

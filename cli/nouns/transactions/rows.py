@@ -7,7 +7,7 @@ from pk.cli.positions.times import show_clock, show_span
 
 
 class TransactionRow(TypedDict):
-    """A transactional id as its coordinator lists it."""
+    """A transactional id, as its coordinator lists it."""
 
     transactional_id: Annotated[str, Shown("TRANSACTIONAL ID", whole=True)]
     coordinator: int
@@ -30,7 +30,7 @@ class DescribedTransaction(TypedDict):
 
 
 class HangingRow(TypedDict):
-    """A transaction that keeps a partition's last stable offset down and that no coordinator will
+    """A transaction that holds back a partition's last stable offset and that no coordinator will
     end. Times are in ms."""
 
     topic: str
@@ -57,7 +57,7 @@ class AbortedRow(TypedDict):
 
 
 class ProducerRow(TypedDict):
-    """A producer as a partition's leader knows it. Times are in ms."""
+    """A producer, as a partition's leader describes it. Times are in ms."""
 
     topic: str
     partition: int

@@ -10,7 +10,7 @@ ScramName = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 def scram_iterations(text: str) -> int:
-    """A number of SCRAM iterations that brokers accept."""
+    """Parse a number of SCRAM iterations that brokers accept."""
     from pk.core.auth.scram import ITERATIONS_MAX, ITERATIONS_MIN
 
     number = whole(text)

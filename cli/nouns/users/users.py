@@ -1,7 +1,7 @@
-"""`pk users`: SCRAM users in the cluster's metadata.
+"""`pk users`: manages SCRAM users in the cluster's metadata.
 
-A user has one password a mechanism. Brokers refuse a request that changes two mechanisms of one
-user, so each mechanism is a request of its own.
+A user has one password for each mechanism. Brokers refuse a request that changes two mechanisms of
+one user, so each mechanism has its own request.
 """
 
 import sys
@@ -119,8 +119,8 @@ def _row(options: SetPassword, iterations: int, result: str) -> ChangedUserRow:
 
 
 def _password(user: str) -> str:
-    """The password, from a prompt or the first line of standard input. Raises Unusable if it is
-    empty or not UTF-8."""
+    """Read the password, from a prompt or the first line of standard input. Raises Unusable if it
+    is empty or not UTF-8."""
     if sys.stdin.isatty():
         password = ask_secret(f"Password of {user}: ")
         if password != ask_secret("Again: "):
@@ -195,7 +195,7 @@ async def _delete(
 
 
 async def _known(admin: Admin, user: str) -> list[ScramUser]:
-    """The credentials of a user; empty if there is no such user."""
+    """The credentials of a user; empty if the user does not exist."""
     answers = await admin.describe_scram_users([user])
     error = answers.errors.get(user)
     if isinstance(error, KafkaError) and error.code == ErrorCode.RESOURCE_NOT_FOUND:

@@ -1,10 +1,10 @@
-"""`pk wait`: returns once a condition holds, or with 124 on timeout; replaces the sleep loops of
+"""`pk wait`: returns once a condition holds, or with 124 on timeout. It replaces the sleep loops of
 runbooks.
 
 Kafka does not announce a new topic, an ISR change or an empty group, so pk polls: often at first,
-then once a second. The missing part is reported on standard error when it changes. A broker that
-does not answer is one more thing to wait for, not a failure; a problem that waiting cannot fix (no
-authorization, a wrong option) is.
+then once a second. What is missing is reported on standard error when it changes. A broker that
+does not answer is not a failure, but one more thing to wait for. A problem that waiting cannot fix
+(no authorization, a wrong option) is a failure.
 """
 
 import re
@@ -31,20 +31,20 @@ from pk.net.client.errors import ClientError, ConfigError, NoBrokers
 _FIRST_S = 0.1
 _MOST_S = 1.0
 _ATTEMPT_MS = 2000
-"""How long one check may take: a broker that hangs is asked again."""
+"""How long one check may take; a broker that hangs is asked again."""
 
 _TELL_S = 5.0
-"""The missing part is reported to a file or a pipe at most this often."""
+"""How often, at most, what is missing is reported to a file or a pipe."""
 
 _CONDITION = re.compile(r"(<=?|≤)?\s*(\d+)")
 
 Check = Callable[[], Awaitable[str | None]]
-"""Returns the missing part; None if the condition holds."""
+"""Returns what is missing; None if the condition holds."""
 
 
 class _Reporter:
-    """Reports the missing part on standard error: on a terminal as a line that is overwritten, else
-    as lines."""
+    """Reports on standard error what is missing: on a terminal, as a line that is overwritten, or
+    else as lines."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -65,7 +65,7 @@ class _Reporter:
 
 
 def _impatient(context: Context) -> None:
-    """Limit how long a single check takes, unless the command line says otherwise."""
+    """Limit the duration of a single check, unless the command line sets it."""
     settings = context.settings
     given = {"default.api.timeout.ms": str(_ATTEMPT_MS), **settings.given}
     context.use(settings._replace(given=given))
@@ -96,7 +96,7 @@ async def _until(context: Context, within: Duration, check: Check, done: str) ->
 
 
 async def _attempt(check: Check) -> str | None:
-    """The missing part. A cluster that does not answer counts as missing too."""
+    """What is missing, which may also be the answer of the cluster."""
     try:
         return await check()
     except ConfigError:
@@ -214,7 +214,8 @@ async def lag(context: Context, options: WaitForLag) -> None:
 
 
 def _most(condition: str | None, most: int | None) -> int | None:
-    """The maximum lag from `<=100` or --max 100; None if neither is given. Raises Unusable."""
+    """Parse the maximum lag from `<=100` or --max 100; None if neither is given. Raises
+    Unusable."""
     if condition is None:
         if most is not None and most < 0:
             raise Unusable(f"--max must be 0 or more, not {most}.")
@@ -231,7 +232,8 @@ def _most(condition: str | None, most: int | None) -> int | None:
 
 
 class _Quiet(Context):
-    """Collects the failures of one check, which are not the command's, without reporting them."""
+    """Collects the failures of one check, which are not failures of the command, without reporting
+    them."""
 
     def __init__(self, outer: Context) -> None:
         super().__init__(outer._values, outer.path, outer.streams, outer.session)
@@ -360,7 +362,8 @@ def _ids(words: Iterable[str]) -> list[int]:
 
 
 async def _unanswering(admin: Admin, wanted: Sequence[int], number: int) -> str | None:
-    """Ask each of the cluster's brokers itself: a dead one stays listed for a while."""
+    """The brokers that do not answer. Asks each broker itself, since a dead broker stays listed for
+    a while."""
     there = {b.node_id: b for b in (await admin.describe_cluster()).brokers if not b.fenced}
     asked = [b for b in wanted if b in there] if wanted else sorted(there)
     up: set[int] = set()

@@ -1,5 +1,5 @@
-"""`pk why config`: requests a config with its layers; `pk.cli.diagnosis.why_config` says which one
-wins."""
+"""`pk why config`: requests a config with its layers; `pk.cli.diagnosis.why_config` determines
+which layer applies."""
 
 import shlex
 from collections.abc import Iterable
@@ -66,7 +66,8 @@ async def why_config(
 
 
 async def _entry(admin: Admin, resource: r.ConfigResource, key: str) -> r.ConfigEntry:
-    """The config. Raises KafkaError; CommandError for an unknown key, with the nearest."""
+    """The config. Raises KafkaError, and CommandError, with the nearest names, for an unknown
+    key."""
     answers = await admin.describe_configs([resource])
     entries = answers.value(resource)
     found = next((e for e in entries if e.name == key), None)

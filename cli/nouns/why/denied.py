@@ -1,4 +1,4 @@
-"""`pk why denied`: reads the cluster's ACLs; `pk.cli.diagnosis.why_denied` says which one
+"""`pk why denied`: reads the cluster's ACLs; `pk.cli.diagnosis.why_denied` determines which ACL
 decides."""
 
 from pk.cli.diagnosis.explain import Explanation
@@ -13,7 +13,7 @@ _ALLOWED = "allowed"
 async def why_denied(
     context: Context, principal: str, operation: str, resource: str, host: str | None
 ) -> int:
-    """`pk why denied`: 0 if it is allowed, else 1."""
+    """Run `pk why denied`. Returns 0 if the operation is allowed, else 1."""
     question, explanation = await ask_denied(context, principal, operation, resource, host)
 
     def describe(explained: Explanation) -> ExplainedDenied:

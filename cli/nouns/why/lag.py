@@ -36,21 +36,21 @@ from pk.net.client.errors import ClientError
 
 _AGES = 20
 """The number of partitions, those with the most lag, for which the time of the next record is
-looked up."""
+requested."""
 _STEP_S = 1.0
 _PROBE_S = 3.0
-"""How long partitions without progress are searched for records that a read_committed reader
-gets."""
+"""How long partitions without progress are searched for records that a read_committed consumer
+would get."""
 
 Offsets = Mapping[TopicPartition, int]
 
 
 class _Measurement(NamedTuple):
-    """A group at one moment."""
+    """A measurement of a group."""
 
     group: r.GroupDescription
     commits: Offsets
-    """Committed offsets; of a share group the start offsets."""
+    """The committed offsets, or the start offsets of a share group."""
 
     lags: Offsets
     """The lag from the share coordinator; empty for a group that commits offsets."""
@@ -64,7 +64,7 @@ class _Measurement(NamedTuple):
         return self.group.type == SHARE
 
     def done(self, tp: TopicPartition) -> int | None:
-        """A count that grows with every record that the group finishes; None if unknown."""
+        """A count that increases with every record that the group finishes; None if unknown."""
         if tp in self.lags and tp in self.ends:
             return self.ends[tp] - self.lags[tp]
         return self.commits.get(tp)
@@ -101,7 +101,7 @@ async def why_lag(
 async def _measure(
     context: Context, admin: Admin, name: str, topics: Sequence[str]
 ) -> _Measurement:
-    """One measurement. Raises CommandError if the group does not exist."""
+    """Measure the group once. Raises CommandError if the group does not exist."""
     wanted = selected(topics)
     answers = await admin.describe_groups([name])
     if is_absent(answers, name):
@@ -132,7 +132,7 @@ async def _offsets(
     at: int,
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
-    """Offsets of the partitions that have a leader; leaves out the others."""
+    """The offsets of partitions with a leader; other partitions are left out."""
     wanted = dict.fromkeys(tps, at)
     answers = await admin.list_offsets(wanted, isolation=isolation)
     return {tp: a.offset for tp, a in answers.ok.items()}
@@ -145,7 +145,7 @@ async def _again(
     topics: Sequence[str],
     seconds: float,
 ) -> _Measurement:
-    """The second measurement: after `seconds`, or as soon as every partition that lags has
+    """Measure the group again: after `seconds`, or as soon as every partition with lag has
     advanced."""
     lagging = [tp for tp in first.commits if first.is_behind(tp)]
     reads = first.group.members or first.pipeline is not None
@@ -239,13 +239,13 @@ async def _is_read_committed(admin: Admin, group: str) -> bool:
 
 
 def _reaches(lag: int, end: int | None, stable: int | None) -> bool:
-    """Whether a share group has finished every record below an open transaction: only the records
-    above it are its lag."""
+    """Whether a share group has finished every record before an open transaction, so that only the
+    records after it are its lag."""
     return end is not None and stable is not None and 0 < lag <= end - stable
 
 
 async def _leaders(admin: Admin, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The leader of each partition; leaves out deleted topics."""
+    """The leader of each partition; deleted topics are left out."""
     topics = sorted({tp.topic for tp in tps})
     answers = await admin.describe_topics(topics)
     return {
@@ -256,7 +256,7 @@ async def _leaders(admin: Admin, tps: Iterable[TopicPartition]) -> dict[TopicPar
 
 
 async def _ages(admin: Admin, reads: Mapping[TopicPartition, Read]) -> dict[TopicPartition, int]:
-    """The timestamp of the next record in the partitions with most lag."""
+    """The timestamp of the next record in the partitions with the most lag."""
     lagging = [tp for tp, read in reads.items() if read.lag and read.unread is not None]
     worst = sorted(lagging, key=lambda tp: -reads[tp].lag)[:_AGES]
     places = [(tp, max(reads[tp].unread or 0, reads[tp].start or 0)) for tp in worst]
@@ -267,7 +267,7 @@ async def _ages(admin: Admin, reads: Mapping[TopicPartition, Read]) -> dict[Topi
 def _unmoved(
     first: _Measurement, last: _Measurement, starts: Offsets, stable: Offsets
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """The ranges that a read_committed reader could still read, in those partitions without
+    """The ranges that a read_committed consumer could still read, in the partitions without
     progress that have the least lag."""
     spans: dict[TopicPartition, tuple[int, int]] = {}
     for tp, at in last.commits.items():
@@ -281,9 +281,9 @@ def _unmoved(
 async def _without_readable(
     context: Context, spans: Mapping[TopicPartition, tuple[int, int]]
 ) -> set[TopicPartition]:
-    """The partitions that hold only aborted records and markers between two offsets.
+    """The partitions that have only aborted records and markers between two offsets.
 
-    Leaves out one that cannot be read, or not within `_PROBE_S`, as if it held a record.
+    A partition that cannot be read, or not within `_PROBE_S`, is left out, as if it had a record.
     """
     if not spans:
         return set()
@@ -321,8 +321,8 @@ async def _without_readable(
 async def _pinned(
     admin: Admin, measured: _Measurement, stable: Offsets
 ) -> dict[TopicPartition, PinningTransaction]:
-    """The transactions that keep the last stable offset below the end, in the partitions that they
-    hold back most."""
+    """The transactions that hold back the last stable offset, in the partitions with the most
+    records after it."""
     held = {tp: end - stable[tp] for tp, end in measured.ends.items() if stable.get(tp, end) < end}
     most = sorted(held, key=lambda tp: -held[tp])[:_AGES]
     return await pinning_transactions(admin, most) if most else {}

@@ -1,4 +1,4 @@
-"""`pk why partition`: requests what `pk.cli.diagnosis.why_partition` explains."""
+"""`pk why partition`: requests the facts that `pk.cli.diagnosis.why_partition` explains."""
 
 from collections.abc import Iterable, Mapping
 
@@ -33,11 +33,10 @@ from pk.net.client.answers import Answers
 from pk.net.client.errors import ClientError, ControllerSilent
 
 _BETWEEN_S = 1.5
-"""How long a replica that is behind is watched, to see whether it catches up."""
+"""How long a replica that is behind is watched to see whether it catches up, in seconds."""
 _ANSWER_S = 3.0
 _FULL_BELOW = 0.01
-"""A disk counts as full when no more than this part of it is left: the next segment will not
-fit."""
+"""A disk is full if no more than this part of it is left: the next segment will not fit."""
 
 Partitions = dict[TopicPartition, r.PartitionDescription]
 Dirs = Answers[int, tuple[r.LogDirDescription, ...]]
@@ -104,7 +103,8 @@ async def _chosen(
 
 
 def _split(word: str) -> tuple[str, int | None]:
-    """`orders/0` and `orders:0` name a partition, `orders` all of a topic. Raises Unusable."""
+    """Parse `orders/0` or `orders:0`, a partition, or `orders`, all partitions of a topic. Raises
+    Unusable."""
     for sign in ("/", ":"):
         topic, found, index = word.rpartition(sign)
         if found:
@@ -117,7 +117,7 @@ def _split(word: str) -> tuple[str, int | None]:
 async def gather(
     admin: Admin, chosen: Partitions
 ) -> tuple[dict[TopicPartition, PartitionFacts], ControllerSilent | KafkaError | None]:
-    """The facts about these partitions, and the error if their reassignments are unknown.
+    """Get the facts about these partitions, and the error if their reassignments are unknown.
 
     Raises KafkaError and ClientError.
     """
@@ -193,7 +193,7 @@ async def gather(
 
 
 def _logs_of(found: r.UncleanRecovery | None) -> dict[int, str]:
-    """A description of each broker's log; empty if none is known."""
+    """A description of the log on each broker; empty if none is known."""
     known = () if found is None else found.replicas
     if not any(one.reported or one.damage for one in known):
         return {}
@@ -242,8 +242,8 @@ def _replica(
 
 
 def _full_disk(directory: r.LogDirDescription) -> str | None:
-    """The directory and the room left, if its disk is full; None if not, or if the broker does not
-    say."""
+    """The directory and the space left if its disk is full; None if it is not, or if the broker
+    does not report it."""
     total, usable = directory.total_bytes, directory.usable_bytes
     if total <= 0 or usable < 0 or usable / total > _FULL_BELOW:
         return None
@@ -251,7 +251,7 @@ def _full_disk(directory: r.LogDirDescription) -> str | None:
 
 
 async def _remote(admin: Admin, answering: Iterable[int]) -> Mapping[TopicPartition, r.RemoteState]:
-    """What is in remote storage; nothing if that cannot be asked."""
+    """The state in remote storage; empty if it cannot be requested."""
     with trio.move_on_after(_ANSWER_S):
         try:
             return await admin.remote_storage(answering)
@@ -281,7 +281,7 @@ async def _quorum(admin: Admin) -> r.QuorumDescription | None:
 
 
 def _controller_clock(quorum: r.QuorumDescription | None) -> int | None:
-    """The controller's time when it answered: its own entry has its own clock's time."""
+    """The controller's time when it answered. Its own entry has the time of its own clock."""
     if quorum is None:
         return None
     times = [
@@ -291,8 +291,8 @@ def _controller_clock(quorum: r.QuorumDescription | None) -> int | None:
 
 
 async def _directories(admin: Admin, live: Iterable[int]) -> Dirs:
-    """The log directories of the brokers that answer. A silent one is remembered, and not given as
-    long again."""
+    """The log directories of the brokers that answer. A broker that does not answer is remembered,
+    and gets less time for the next request."""
     limits = {"then_s": _ANSWER_S, "first_s": _ANSWER_S}
     found: Answers[int, tuple[r.LogDirDescription, ...]] = Answers()
 
@@ -313,8 +313,8 @@ async def _later(
     nodes: Mapping[int, r.Node],
     ends: Mapping[TopicPartition, Mapping[int, int]],
 ) -> tuple[Mapping[TopicPartition, Mapping[int, int]], float]:
-    """A second measurement of partitions with a live replica that is behind, and the seconds
-    between the two."""
+    """Measure the partitions with a live replica that is behind a second time. Returns the seconds
+    between the measurements too."""
     behind = {
         tp: p
         for tp, p in chosen.items()

@@ -1,4 +1,4 @@
-"""The rows of `pk why`: a row is a verdict; an explanation has evidence too."""
+"""The rows of `pk why`: a row is a verdict, and an explanation also has evidence."""
 
 from typing import Annotated, TypedDict
 
@@ -20,7 +20,7 @@ class _Verdict(TypedDict):
 
 class _Next(TypedDict):
     next: list[str]
-    """The commands that help, ready to run."""
+    """The commands that help, with all their words."""
 
 
 class _Evidence(TypedDict):
@@ -71,7 +71,7 @@ class _OfResource(TypedDict):
 class _Config(TypedDict):
     key: str
     value: str | None
-    """None for a secret, and if it differs between brokers."""
+    """None for a secret, or if brokers have different values."""
 
     source: Annotated[str, Shown(word=True)]
     layers: list[LayerRow]

@@ -24,8 +24,9 @@ def answer(
     *,
     healthy: Container[str],
 ) -> None:
-    """Show explanations: as prose, or in the requested format. `describe` makes the data of each,
-    of which a list shows the fields of `row`. `healthy`: the states in which nothing is wrong."""
+    """Show explanations as text, or in the requested format. `describe` makes the data of each; a
+    list shows the fields of `row` from it. `healthy` has the states in which there is no
+    problem."""
     words = cluster_words(context)
     explained = [e._replace(next=[with_words(step, words) for step in e.next]) for e in explained]
     output = context.output
