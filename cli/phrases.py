@@ -1,4 +1,4 @@
-"""Counts, lists and names as sentences have them."""
+"""Counts, lists and names in sentences."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,12 +13,13 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def partition_name(tp: "TopicPartition") -> str:
-    """A partition as `pk` writes it: `orders/0`."""
+    """A partition in output: `orders/0`."""
     return tp.shown
 
 
 def join(words: Sequence[str], limit: int = 8) -> str:
-    """`a, b and c`; a long list is cut and ends in how many more there are."""
+    """Join words in a sentence: `a, b and c`. A long list is cut, and ends with the number of the
+    others."""
     shown = list(words[:limit])
     if len(words) > limit:
         return f"{', '.join(shown)} and {len(words) - limit} more"

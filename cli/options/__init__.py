@@ -1,2 +1,2 @@
-"""Declared options and arguments, how their values are read, and the options that many commands
+"""Declared options and arguments, the parsers of their values, and the options that many commands
 share."""

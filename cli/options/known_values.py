@@ -1,4 +1,4 @@
-"""Option values that completion offers, Kafka's and ours. Imports nothing."""
+"""Option values, of Kafka and of pk, that completion offers. Imports nothing."""
 
 FORMATS = (
     "table",

@@ -1,4 +1,4 @@
-"""The options that select the Spark cluster for a command's tasks."""
+"""The options that select the Spark cluster for the tasks of a command."""
 
 from dataclasses import dataclass
 from typing import Annotated

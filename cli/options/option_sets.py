@@ -1,8 +1,8 @@
 """Options that mean the same in every command: sets that a command takes as a whole, and single
-ones.
+options.
 
-A set is a dataclass; a command names it in `takes`, and its worker reads the values from the
-context (`context.listing`). One letter has one meaning everywhere.
+A set is a dataclass. A command names it in `takes`, and its worker reads the values from the
+context (`context.listing`). A letter has the same meaning everywhere.
 """
 
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ class Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class Untraced(Reach):
-    """Options of commands whose requests --trace cannot show: a shell, a Spark job."""
+    """Options of commands whose requests --trace cannot show, such as a shell or a Spark job."""
 
     debug: _Debug = False
 
@@ -177,7 +177,7 @@ class Listing(Format):
 
 
 def watch_interval(default: str) -> Option:
-    """--interval of a command that -w repeats."""
+    """The option --interval of a command that -w repeats."""
     return Option(
         "--interval",
         value="DURATION",
@@ -188,7 +188,7 @@ def watch_interval(default: str) -> Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """Options of commands that show something and change nothing, so they can be repeated."""
+    """Options of commands that show something and change nothing, so that they can be repeated."""
 
     repeat: Annotated[
         bool, Option("-w", "--watch", help="Refresh, and highlight changes; Ctrl-C stops.")
@@ -244,12 +244,12 @@ DecodeKey = Annotated[
 
 
 def offset_option(help: str, complete: str = "position") -> Option:
-    """-o, with what the position is for."""
+    """The option -o, with the purpose of the position."""
     return Option("-o", "--offset", value="POSITION", help=help, complete=complete)
 
 
 def topic_config_option(help: str) -> Option:
-    """-c of a command that creates or changes a topic."""
+    """The option -c of a command that creates or changes a topic."""
     return Option(
         "-c",
         "--config",
@@ -264,7 +264,7 @@ CODECS = "none, gzip, snappy, lz4 or zstd"
 
 
 def interval_option(default: str) -> Option:
-    """--interval of a command that shows something again and again."""
+    """The option --interval of a command that shows something repeatedly."""
     return Option(
         "--interval",
         value="DURATION",
@@ -274,7 +274,7 @@ def interval_option(default: str) -> Option:
 
 
 def stop_timeout_option(default: str) -> Option:
-    """--timeout of a command that starts or stops something."""
+    """The option --timeout of a command that starts or stops a process."""
     return Option(
         "--timeout",
         "--timeout-s",
@@ -284,7 +284,7 @@ def stop_timeout_option(default: str) -> Option:
 
 
 def apache_ms_option(*names: str, help: str, hidden: bool = False) -> Option:
-    """An option of Apache's tools whose value is in milliseconds there."""
+    """An option whose value is in milliseconds, as in Apache's tools."""
     return Option(
         *names,
         value="MS",
@@ -295,7 +295,7 @@ def apache_ms_option(*names: str, help: str, hidden: bool = False) -> Option:
 
 
 def replication_factor_option(help: str) -> Option:
-    """-r of a command that creates a topic."""
+    """The option -r of a command that creates a topic."""
     return Option("-r", "--replication-factor", value="N", parser=count, help=help)
 
 
@@ -513,8 +513,8 @@ Anyway = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFilters:
-    """Filters for lists of partitions; several together show what any of them matches. They look
-    at internal topics too."""
+    """Filters for lists of partitions. Several together select the partitions that match any of
+    them, including those of internal topics."""
 
     under_replicated: Annotated[
         bool,
@@ -567,4 +567,5 @@ AskingHost = Annotated[
     str | None,
     Option("--host", value="ADDRESS", help="The client's host (default: one that no ACL names)."),
 ]
-"""Whether a principal may do something, as `pk acls check` and `pk why denied` ask."""
+"""The question of `pk acls check` and `pk why denied`: whether a principal may perform an operation
+on a resource from a host."""

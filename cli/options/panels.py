@@ -1,4 +1,4 @@
-"""Headings of help, by which the sets of options are known that many commands share."""
+"""Headings of help for the sets of options that many commands share."""
 
 from typing import Final
 

@@ -1,7 +1,8 @@
-"""The parameters of a command: declaring options and arguments, and converting them for typer.
+"""The parameters of a command: declares options and arguments, and converts them for typer.
 
-A declaration is `Annotated`, as typer's are, with our `Option` and `Argument`. They say what typer
-cannot: what completes a value, that commas separate several, and which option gives an argument.
+A declaration is `Annotated`, as for typer, with the `Option` and `Argument` of this module. They
+say what typer's cannot: how a value is completed, that commas separate values, and which option may
+give an argument.
 """
 
 import inspect
@@ -14,7 +15,7 @@ import typer
 from pk.cli.options.values import READERS
 
 BY_OPTION: Final = "_by_option"
-"""The suffix of the name of an option that gives an argument's value."""
+"""The suffix for the name of an option that gives the value of an argument."""
 
 Set = TypeVar("Set")
 """A set of options: a dataclass."""
@@ -22,8 +23,8 @@ Set = TypeVar("Set")
 
 class Option:
     """An option. `value` is the word that help shows for its value, `parser` reads it if its type
-    alone does not say how, and `complete` names what completes it. A `separated` option takes
-    several values with commas between them."""
+    alone does not say how, and `complete` names the kind of its completion. A `separated` option
+    takes several values with commas between them."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Option:
 
     @property
     def long_name(self) -> str:
-        """The name to show if one is enough."""
+        """The name to show if only one is shown."""
         return next((name for name in self.names if name.startswith("--")), self.names[0])
 
 
@@ -71,18 +72,18 @@ class Parameter(NamedTuple):
     name: str
     says: Option | Argument
     kind: Any
-    """The type of its value, or of each if it takes several."""
+    """The type of the value, or of each value if there may be several."""
 
     many: bool
     default: Any
-    """`inspect.Parameter.empty` if a value must be given."""
+    """`inspect.Parameter.empty` if a value is required."""
 
     gives: str | None = None
-    """The argument that this option gives."""
+    """The argument whose value this option gives."""
 
     @property
     def shown(self) -> str:
-        """The name that an error says."""
+        """The name in errors."""
         return self.says.long_name if isinstance(self.says, Option) else self.says.name
 
     @property
@@ -92,17 +93,17 @@ class Parameter(NamedTuple):
 
     @property
     def is_flag(self) -> bool:
-        """Whether it takes no value."""
+        """Whether the option takes no value."""
         return self.kind is bool
 
     @property
     def required(self) -> bool:
-        """Whether a value must be given."""
+        """Whether a value is required."""
         return self.default is inspect.Parameter.empty
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The allowed values; empty if any are."""
+        """The allowed values; empty if any value is allowed."""
         return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
     @property
@@ -149,7 +150,7 @@ def fields_of(kind: type) -> tuple[str, ...]:
 
 
 def gathered(kind: type[Set], values: Mapping[str, Any]) -> Set:
-    """A set of options with its values."""
+    """Make a set of options from its values."""
     return kind(**{name: values[name] for name in fields_of(kind) if name in values})
 
 
@@ -195,8 +196,9 @@ def arguments_of(parameters: Iterable[Parameter]) -> list[tuple[Parameter, Argum
 def placed(
     parameters: Sequence[Parameter], given: dict[str, Any], extra: list[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The texts that typer's parser found, with those that an option gives an argument
-    (`--topic x` for TOPIC) where that argument would stand, and what is too many then."""
+    """The texts that typer's parser found. The value of an option that gives an argument (`--topic
+    x` for TOPIC) is put in the place of that argument. Also returns the texts that are too many
+    then."""
     by_option = {
         each.gives: given.pop(each.name)
         for each in parameters

@@ -26,7 +26,7 @@ class Pair(NamedTuple):
 
 
 def whole(text: str) -> int:
-    """An integer."""
+    """Parse an integer."""
     try:
         return int(text)
     except ValueError:
@@ -34,7 +34,7 @@ def whole(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """An integer above 0."""
+    """Parse an integer above 0."""
     number = whole(text)
     if number < 1:
         raise ValueError(f"needs a number above 0, not {text}")
@@ -42,7 +42,7 @@ def count(text: str) -> int:
 
 
 def size(text: str) -> int:
-    """A number of bytes above 0, plain or with a unit."""
+    """Parse a number of bytes above 0, plain or with a unit."""
     from pk.cli.config_keys.units import plain_value
 
     try:
@@ -55,7 +55,7 @@ def size(text: str) -> int:
 
 
 def finite(text: str) -> float:
-    """A number; neither infinity nor NaN."""
+    """Parse a number other than infinity and NaN."""
     try:
         number = float(text)
     except ValueError:
@@ -66,12 +66,12 @@ def finite(text: str) -> float:
 
 
 def duration(text: str) -> Duration:
-    """A duration: a number with a unit, or seconds."""
+    """Parse a duration: a number with a unit, or a number of seconds."""
     return Duration(_milliseconds(text, duration_ms))
 
 
 def span(text: str) -> Duration:
-    """A duration above 0."""
+    """Parse a duration above 0."""
     found = duration(text)
     if found.ms < 1:
         raise ValueError(f"needs a duration above 0, such as 500ms or 2s, not {text!r}")
@@ -79,12 +79,12 @@ def span(text: str) -> Duration:
 
 
 def signed(text: str) -> Duration:
-    """A duration that may have a minus."""
+    """Parse a duration that may be negative."""
     return Duration(_milliseconds(text, signed_ms))
 
 
 def pause(text: str) -> Duration:
-    """The time between two rounds of a repeated command: a tenth of a second or more."""
+    """Parse the time between two rounds of a repeated command: at least a tenth of a second."""
     found = duration(text)
     if not _PAUSE_MIN_MS <= found.ms <= _DAY_MS:
         raise ValueError(f"needs a duration from {_PAUSE_MIN_MS}ms to 1d, not {text!r}")
@@ -101,15 +101,16 @@ def is_duration(text: str) -> bool:
 
 
 def apache_ms(text: str) -> int:
-    """The value of an option of Apache's tools: milliseconds, which may be negative; or a duration
-    with a unit."""
+    """Parse the value of an option of Apache's tools: milliseconds, which may be negative, or a
+    duration with a unit."""
     if text.removeprefix("-").isdecimal():
         return whole(text)
     return _milliseconds(text, duration_ms)
 
 
 def apache_minutes(text: str) -> Duration:
-    """The value of an option of Apache's tools: minutes, above 0; or a duration with a unit."""
+    """Parse the value of an option of Apache's tools: minutes, above 0, or a duration with a
+    unit."""
     found = _milliseconds(text, partial(duration_ms, bare="m"))
     if found < 1:
         raise ValueError(f"needs a duration above 0, not {text!r}")
@@ -125,7 +126,7 @@ def _milliseconds(text: str, read: Callable[[str], int]) -> int:
 
 
 def pair(text: str) -> Pair:
-    """KEY=VALUE."""
+    """Parse KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ValueError(f"needs KEY=VALUE, not {text!r}")
@@ -137,9 +138,9 @@ class ConfigValueError(ValueError):
 
 
 def config_pair(text: str) -> Pair:
-    """KEY=VALUE of a config, whose value may have a unit: `retention.ms=7d`."""
+    """Parse KEY=VALUE of a config, whose value may have a unit: `retention.ms=7d`."""
     key, value = pair(text)
-    if value[-1:].isdecimal():  # spares most commands an import
+    if value[-1:].isdecimal():  # most commands do not need this import
         return Pair(key, value)
     from pk.cli.config_keys.units import plain_value
 

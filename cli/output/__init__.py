@@ -1,1 +1,1 @@
-"""The formats of every command's output: columns, schema, conditions and `-w`."""
+"""The output of every command: formats, columns, schemas and conditions."""

@@ -1,15 +1,16 @@
-"""Counts, bytes and rates for people. Row types import this when pk starts: it must stay light."""
+"""Shows counts, bytes and rates to people. Row types import this when pk starts, so it must import
+little."""
 
 from typing import Literal
 
 
 def show_count(number: int) -> str:
-    """A number of things for people: `1,003`."""
+    """Show a number of things: `1,003`."""
     return f"{number:,}"
 
 
 def show_bytes(number: float | None) -> str:
-    """Bytes for people: `812 B`, `3.1 GB`; `-` if unknown."""
+    """Show bytes: `812 B`, `3.1 GB`; `-` if unknown."""
     if number is None or number < 0:
         return "-"
     value = float(number)
@@ -21,16 +22,17 @@ def show_bytes(number: float | None) -> str:
 
 
 def show_ms(ms: float) -> str:
-    """Milliseconds with three significant digits, without the unit: `0.123`, `1.23`, `1,234`."""
+    """Show milliseconds with three significant digits, without the unit: `0.123`, `1.23`,
+    `1,234`."""
     digits = 3 if ms < 1 else 2 if ms < 10 else 1 if ms < 100 else 0
     return f"{ms:,.{digits}f}"
 
 
 def show_rate(rate: float | None, of: Literal["records", "bytes"] = "records") -> str:
-    """A rate per second, for people; `-` if unknown.
+    """Show a rate per second; `-` if unknown.
 
-    Records are a plain number, `0`, `0.4`, `812`, `12.4k`, `1.3M`, since a column's title or the
-    sentence gives the unit. Bytes are `3.1 MB/s`.
+    Rates of records are plain numbers, `0`, `0.4`, `812`, `12.4k`, `1.3M`, since the title of the
+    column or the sentence gives the unit. Rates of bytes are `3.1 MB/s`.
     """
     if rate is None:
         return "-"

@@ -1,8 +1,9 @@
 """The output formats of every command.
 
 A command makes a `Listing` (columns and rows) or a `Document` (the data for JSON, and sections for
-people); this module applies the requested columns, rows and format. Keys in JSON are the columns'
-keys, in snake_case, including wide columns. Nothing here depends on the destination of the bytes.
+people); this module applies the requested columns, rows and format. The keys in JSON are those of
+all columns, including wide ones, in snake_case. Nothing in this module depends on the destination
+of the bytes.
 """
 
 import json
@@ -28,13 +29,14 @@ class Column(NamedTuple):
     right: bool = False
     title: str | None = None
     on_terminal: "Callable[[Row], str] | None" = None
-    """Makes the text for a terminal from the whole row, if the value alone says too little."""
+    """Makes the text for a terminal from the whole row, if the value alone is not enough."""
 
     whole: bool = False
-    """Other columns are folded first: this one is a name that people copy from the screen."""
+    """Whether other columns are folded first, since this one has names that people copy from the
+    screen."""
 
     word: bool = False
-    """Whether its values are of a fixed set, which --where compares in any case."""
+    """Whether the values are of a fixed set, which --where compares in any case."""
 
 
 class Listing(NamedTuple):
@@ -46,7 +48,7 @@ class Listing(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of a description, for people."""
+    """A part of a description for people."""
 
     title: str
     body: Listing
@@ -62,7 +64,7 @@ class Document(NamedTuple):
 
 
 class OutputOptions(NamedTuple):
-    """The requested output, and the kind of stream it goes to."""
+    """The requested output, and the kind of stream that gets it."""
 
     format: str = "table"
     columns: tuple[str, ...] = ()
@@ -79,7 +81,7 @@ class OutputOptions(NamedTuple):
 
 
 def check_format(name: str, formats: Sequence[str] = FORMATS) -> str:
-    """`name`, if it is a format or a template. Raises Unusable."""
+    """Check that `name` is a format or a template, and return it. Raises Unusable."""
     if name in formats or "{" in name:
         return name.removeprefix("template=") if "{" in name else name
     hint = did_you_mean(name, formats)
@@ -98,7 +100,7 @@ def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def plain(value: Any) -> str:
-    """A value for people."""
+    """Show a value to people."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -116,7 +118,8 @@ def words_in(columns: Sequence[Column]) -> frozenset[str]:
 
 
 def narrow(listing: Listing, options: OutputOptions) -> Listing:
-    """The listing with the requested rows and columns, in the requested order. Raises Unusable."""
+    """The listing with only the requested rows and columns, in the requested order. Raises
+    Unusable."""
     keys = [column.key for column in listing.columns]
     rows = list(listing.rows)
     if options.where is not None:
@@ -167,7 +170,7 @@ def _known(name: str, keys: Iterable[str], option: str) -> str:
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    """A sort key for anything: missing values first, then numbers, then texts."""
+    """A sort key for any value: missing values come first, then numbers, then texts."""
     if value is None:
         return (0, 0)
     if isinstance(value, (int, float)):
@@ -197,7 +200,7 @@ def _text(listing: Listing, keys: list[str], options: OutputOptions) -> str:
 
 
 def render_document(document: Document, options: OutputOptions) -> bytes:
-    """The description in the requested format; reduced to its rows if a filter is given."""
+    """The description in the requested format, or only its rows if a filter is given."""
     if options.narrows or options.format in ("csv", "name") or "{" in options.format:
         return render(document.rows, options)
     if options.format not in ("table", "wide"):
@@ -210,7 +213,7 @@ def render_document(document: Document, options: OutputOptions) -> bytes:
 
 
 def dump(rows: Sequence[Any], form: str) -> bytes:
-    """`rows` as json, jsonl, yaml or cbor."""
+    """Encode `rows` as json, jsonl, yaml or cbor."""
     if form == "json":
         return (json.dumps(rows, ensure_ascii=False, indent=2, default=_odd) + "\n").encode()
     if form == "jsonl":
@@ -231,7 +234,7 @@ def _odd(value: Any) -> Any:
 
 
 def cells_of(listing: Listing, *, terminal: bool = False) -> list[list[str]]:
-    """The texts of a table's cells, row by row."""
+    """The texts of the cells of a table, row by row."""
     return [
         [
             escaped_lines(column.on_terminal(row))
@@ -258,7 +261,7 @@ def _table(listing: Listing, options: OutputOptions) -> str:
 def terminal_table(
     listing: Listing, options: OutputOptions, lit: Callable[[int, int], bool] | None = None
 ) -> str:
-    """The table for a terminal. `lit` says for a row and a column whether that cell is
+    """The table for a terminal. `lit` says whether the cell in a row and a column is
     highlighted."""
     from pk.cli.terminal.table import laid_out
 
@@ -277,7 +280,7 @@ def terminal_table(
 
 
 def _plain_table(listing: Listing) -> str:
-    """Columns aligned with blanks: easy for scripts to cut."""
+    """Columns that are aligned with spaces, which scripts can easily cut."""
     cells = cells_of(listing)
     heads = [title(column).replace(" ", "-") for column in listing.columns]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)] if heads else []
@@ -317,8 +320,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "\\": "\\"}
 
 
 def unescape(text: str) -> str:
-    r"""`\n`, `\t`, `\r`, `\0`, `\xNN` and `\\` as the characters they denote; from `\x80` on as the
-    raw byte, which `errors="surrogateescape"` encodes."""
+    r"""Replace `\n`, `\t`, `\r`, `\0`, `\xNN` and `\\` with the characters that they denote; from
+    `\x80` on, with the raw byte, which `errors="surrogateescape"` encodes."""
     out: list[str] = []
     i = 0
     while i < len(text):
@@ -385,14 +388,14 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
 
 
 def _room(spec: str) -> str:
-    """The alignment and width of a format, for the dash that replaces an unknown number."""
+    """The alignment and width in a format, for the dash that replaces an unknown number."""
     found = re.match(r"((?:.?[<>^])?)0?(\d*)", spec)
     return f"{found[1] or '>'}{found[2]}" if found else ""
 
 
 def yaml(value: Any, depth: int = 0) -> str:
-    """`value` as YAML in block style, with quotes around texts that YAML would read as another
-    type."""
+    """Encode `value` as YAML in block style, with quotes around texts that YAML would read as
+    another type."""
     pad = "  " * depth
     lines: list[str] = []
     if _is_object(value):

@@ -6,8 +6,7 @@ from pk.cli.output.rows import Shown
 
 
 class RecordRow(TypedDict):
-    """A record in JSON. If key or value are not UTF-8, they are in `key_b64` and `value_b64`
-    instead."""
+    """A record in JSON. A key or value that is not UTF-8 is in `key_b64` or `value_b64` instead."""
 
     topic: str
     partition: int

@@ -49,9 +49,9 @@ class Shown:
 
     `title` is the column's title (default: the field's name in capitals). `show` formats a value
     for people; `null` replaces a missing one. A `wide` column is shown by `-f wide` only. Numbers
-    stand on the `right`, all else on the left, unless that is given. `on_terminal` writes the cell
-    for a terminal, from the whole row. The cells of a `whole` column are folded last, for names
-    that somebody may copy from the screen. A `word` is one of a fixed set, such as a state: --where
+    are aligned `right`, everything else left, unless this is given. `on_terminal` writes the cell
+    for a terminal, from the whole row. The cells of a `whole` column are folded last, since people
+    copy their names from the screen. A `word` is one of a fixed set, such as a state: --where
     compares it in any case. A field whose type is a Literal is a word, too.
     """
 
@@ -79,7 +79,8 @@ class Shown:
         self.word = word
 
     def writer(self) -> Callable[[Any], str] | None:
-        """Format a value that may be missing; None if no special format is needed."""
+        """A function that formats a value that may be missing; None if no special format is
+        needed."""
         show, null = self.show, self.null
         if show is None and null == "-":
             return None
@@ -143,7 +144,7 @@ def _all_columns(kind: type) -> "tuple[Column, ...]":
 def columns(
     kind: type, *, without: Collection[str] = (), wide: Collection[str] = ()
 ) -> "tuple[Column, ...]":
-    """The columns of a list of such rows, except those of `without`. Only `-f wide` shows those of
+    """The columns of a list of such rows, except those of `without`. Only `-f wide` shows those in
     `wide` and those that are declared wide."""
     return tuple(
         column._replace(wide=True) if column.key in wide else column
@@ -169,7 +170,7 @@ def listing(
 
 
 def field_listing(row: Mapping[str, object]) -> "Listing":
-    """One thing for people: a line for each field, with its name and its value."""
+    """A listing of a single row for people: a line for each field, with its name and its value."""
     from pk.cli.output.formats import Column, Listing
 
     lines = [{"name": name.replace("_", " "), "value": value} for name, value in row.items()]
@@ -177,7 +178,7 @@ def field_listing(row: Mapping[str, object]) -> "Listing":
 
 
 def words_of(kind: type) -> frozenset[str]:
-    """The fields whose value is one of a fixed set."""
+    """The fields whose values are of a fixed set."""
     return frozenset(column.key for column in _all_columns(kind) if column.word)
 
 
@@ -193,7 +194,7 @@ def annotations(kind: type) -> dict[str, Shown]:
 
 
 def names(kind: type) -> list[str]:
-    """The names of the fields: what `--columns`, `--sort` and `--where` know."""
+    """The names of the fields that `--columns`, `--sort` and `--where` accept."""
     return list(_fields(kind))
 
 
@@ -217,7 +218,7 @@ def object_schema(kind: type) -> dict[str, Any]:
 
 
 def _schema(hint: Any) -> dict[str, Any]:
-    """The JSON Schema of a value. Raises TypeError where JSON has no such value."""
+    """The JSON Schema of a value. Raises TypeError if JSON has no such value."""
     if hint is Any:
         return {}
     kinds, null = _parts(hint)

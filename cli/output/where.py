@@ -82,11 +82,10 @@ def _literal(token: _Token) -> Any:
 
 
 def value_at(row: Any, path: Sequence[str]) -> Any:
-    """The value at `path`: into objects, lists (by number), pairs (by the first of them) and texts
-    that hold JSON.
+    """The value at `path`, which may go into objects, lists (by number), pairs (by the first of
+    them) and texts with JSON.
 
-    MISSING if there is nothing. A row that opens JSON itself (`opened`) is asked to: it need do
-    so only once.
+    MISSING if there is no value. A row that parses JSON itself (`opened`) does so, once.
     """
     first, opened = path[0], getattr(row, "opened", None)
     if opened is not None and len(path) > 1 and isinstance(row.get(first), str):
@@ -102,8 +101,8 @@ def value_at(row: Any, path: Sequence[str]) -> Any:
 
 
 def _item(value: Any, part: str) -> Any:
-    """The value at one step of a path into an object, a list, or a string that holds one as JSON;
-    MISSING if there is none."""
+    """The value at one step of a path in an object, a list, or a text with JSON; MISSING if there
+    is none."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -116,13 +115,13 @@ def _item(value: Any, part: str) -> Any:
     items = cast("Sequence[Any]", value)
     if part.isdecimal() and int(part) < len(items):
         return items[int(part)]
-    # A list of pairs, such as headers.
+    # a list of pairs, such as headers
     return next((v[1] for v in items if _is_pair(v) and v[0] == part), MISSING)
 
 
 def names_at(row: Any, path: Sequence[str]) -> list[str]:
-    """The names of the fields at `path`: of an object, of a text that holds one as JSON, or of
-    pairs; empty if there are none."""
+    """The names of the fields at `path` in an object, a text with a JSON object, or pairs; empty if
+    there are none."""
     value = value_at(row, path)
     if isinstance(value, str):
         try:
@@ -150,7 +149,7 @@ def _number(value: Any) -> int | float | None:
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         try:
             return float(value) if re.search(r"[.eE]", value) else int(value)
-        except ValueError:  # thousands of digits
+        except ValueError:  # a number with thousands of digits
             return None
     return None
 
@@ -353,8 +352,8 @@ def _matching(path: tuple[str, ...], pattern: str, wanted: bool) -> Predicate:
 def parse_where(
     text: str, fields: Iterable[str] | None = None, words: Collection[str] = ()
 ) -> Predicate:
-    """The test that `text` describes; with `fields`, others are refused. The values of `words` are
-    of a fixed set, and match in any case. Raises WhereError."""
+    """The test that `text` describes. If `fields` is given, other fields are refused. The values of
+    the fields in `words` are of a fixed set, and match in any case. Raises WhereError."""
     parser = _Parser(text, None if fields is None else frozenset(fields), words)
     predicate = parser.either()
     left = parser.peek()
@@ -364,7 +363,7 @@ def parse_where(
 
 
 def paths_in(text: str) -> list[tuple[str, ...]]:
-    """The fields of the conditions in `text`, each as its path. Raises WhereError."""
+    """The paths of the fields in the conditions of `text`. Raises WhereError."""
     parser = _Parser(text, None)
     parser.either()
     return parser.paths
@@ -380,9 +379,9 @@ def why_nothing(
     *,
     all_values: bool,
 ) -> str | None:
-    """Why no row of `rows` meets the condition, if it wants a field to be what it is in none of
-    them: a sentence with what may have been meant, else, with `all_values`, the values there are.
-    None if there is nothing to say. `words` are those of `parse_where`."""
+    """Why no row of `rows` meets the condition, if it compares a field with a value that the field
+    has in none of them. The sentence names what may have been meant or, with `all_values`, the
+    values that exist. None if there is nothing to say. `words` are those of `parse_where`."""
     from pk.core.nearest import did_you_mean_one_of, nearest
 
     parser = _Parser(text, frozenset(key for row in rows[:1] for key in row), words)

@@ -1,1 +1,1 @@
-"""Positions in a topic: how they are written, and which offsets they mean."""
+"""Positions in a topic: their syntax, and the offsets that they mean."""

@@ -29,7 +29,7 @@ OFFSET_MAX = 2**63 - 1
 
 
 class Anchor(Enum):
-    """The point that a position counts from."""
+    """The point from which a position is counted."""
 
     START = "start"
     END = "end"
@@ -75,13 +75,13 @@ class Range(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """One range for every partition, or a range for each partition that was named."""
+    """One range for all partitions, or a range for each named partition."""
 
     everywhere: Range | None
     by_partition: dict[int, Range]
 
     def of(self, partition: int) -> Range | None:
-        """The range for `partition`; None if it was not asked for."""
+        """The range for `partition`; None if it is not requested."""
         return self.by_partition.get(partition, self.everywhere)
 
     @property
@@ -94,7 +94,7 @@ class Positions(NamedTuple):
         return all(r.end is not None for r in self.ranges)
 
     def ended(self) -> "Positions":
-        """The same, up to the current end if a range has none."""
+        """The same positions, but a range without an end ends at the current one."""
 
         def end(asked: Range) -> Range:
             return asked if asked.end is not None else asked._replace(end=END)
@@ -146,8 +146,8 @@ _FORMATS = frozenset(("table", "wide", "json", "jsonl", "yaml", "csv"))
 
 
 def _hint(word: str, now_ms: int, zone: tzinfo | None) -> str:
-    """Suggest `@` for a time that lacks it, and -f for a format, since -o is that to other tools;
-    otherwise lists the forms of a position."""
+    """Suggest `@` for a time without it, and -f for a format, since -o selects the format in other
+    tools; otherwise list the forms of a position."""
     if word in _FORMATS:
         return f"for a format, write -f {word}"
     if not word.isdecimal():
@@ -181,15 +181,16 @@ def parse_range(text: str, now_ms: int, zone: tzinfo | None = None) -> Range:
 
 
 def _inverted(begin: Position, end: Position) -> bool:
-    """Whether the range ends before it begins in every partition, whatever its offsets. (`5..5` or
-    `start..start` are empty too, but openly so.)"""
+    """Whether the range ends before it begins in every partition, whatever its offsets are. (`5..5`
+    or `start..start` are empty too, but intentionally.)"""
     if begin.anchor is end.anchor:
         return begin.value > end.value
     return begin == END or end == START
 
 
 def _dotted(text: str, now_ms: int, zone: tzinfo | None) -> str | None:
-    """`@-1h:end` written with dots; None if `text` is a position, or not a range with a colon."""
+    """Convert `@-1h:end` to a range with dots. None if `text` is a position, or not a range with a
+    colon."""
     try:
         parse_position(text, now_ms, zone)
         return None
@@ -228,7 +229,7 @@ def parse_positions(text: str, now_ms: int, zone: tzinfo | None = None) -> Posit
 
 
 def single(positions: Positions, why: Callable[[], str]) -> Positions:
-    """Return `positions` if they are single positions. Raises ValueError with the sentence of `why`
+    """Return `positions` if they are single positions. Raises ValueError, with the sentence `why`,
     for a range."""
     if any(r.end is not None for r in positions.ranges):
         raise ValueError(why())

@@ -1,4 +1,4 @@
-"""Turns positions as typed into offsets of real partitions by asking the brokers. Joins no group,
+"""Resolves typed positions to offsets of real partitions by asking the brokers. Joins no group, and
 creates nothing."""
 
 import time
@@ -29,8 +29,8 @@ class ResolvedRange(NamedTuple):
     """The offset after the partition's last record."""
 
     note: str = ""
-    """How `begin` differs from what was typed: `… clamped`, `no commit …`, `nothing after …`, or
-    `ends at …` if the range ends before it begins in this partition. Empty if it does not
+    """How `begin` differs from the typed position: `… clamped`, `no commit …`, `nothing after …`,
+    or `ends at …` if the range ends before it begins in this partition. Empty if it does not
     differ."""
 
 
@@ -49,12 +49,12 @@ class OffsetLister(Protocol):
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970 by this machine's clock."""
+    """The milliseconds since 1970 by this machine's clock."""
     return time.time_ns() // 1_000_000
 
 
 def positions_option(text: str, option: str, zone: tzinfo | None = None) -> Positions:
-    """The value of a position option. Raises Unusable."""
+    """Parse the value of a position option. Raises Unusable."""
     try:
         return parse_positions(text, now_ms(), zone)
     except ValueError as e:
@@ -62,7 +62,7 @@ def positions_option(text: str, option: str, zone: tzinfo | None = None) -> Posi
 
 
 class Bounds(NamedTuple):
-    """The offsets in one partition that positions count from."""
+    """The offsets in one partition from which positions are counted."""
 
     start: int
     latest: int
@@ -81,8 +81,8 @@ async def bounds_of(
     partitions: Iterable[TopicPartition],
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
 ) -> tuple[Listed, Listed]:
-    """The first offset of each partition, and the offset after its last record; asks for both at
-    once."""
+    """The first offset of each partition, and the offset after its last record; both are requested
+    at the same time."""
     found: dict[int, Listed] = {r.EARLIEST: Answers(), r.LATEST: Answers()}
     wanted = list(partitions)
 
@@ -104,11 +104,11 @@ async def resolve(
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     committed: Committed | None = None,
 ) -> Answers[TopicPartition, ResolvedRange]:
-    """The offsets that `positions` means in each of `partitions`; leaves out those that it does not
-    name.
+    """The offsets that `positions` mean in each of `partitions`. Partitions that they do not name
+    are left out.
 
-    A partition whose leader does not answer has its error instead. `committed` holds the group's
-    commits. Raises Unusable if `positions` refers to commits and there is no group.
+    A partition whose leader does not answer has its error instead. `committed` has the group's
+    commits. Raises Unusable if `positions` refer to commits and there is no group.
     """
     if committed is None and positions.uses(Anchor.COMMITTED):
         raise Unusable("The position `committed` needs a group.")
@@ -154,7 +154,7 @@ async def _times(
 
 
 def resolve_range(positions: Positions, partition: int, bounds: Bounds) -> ResolvedRange:
-    """The offsets of the range for one partition, clamped to what the partition holds."""
+    """The offsets of the range in one partition, clamped to the offsets of the partition."""
     asked = positions.of(partition)
     assert asked is not None
     begin, note = _offset(asked.begin, bounds)
@@ -174,7 +174,7 @@ def _offset(position: Position, bounds: Bounds) -> tuple[int, str]:
         case Anchor.START:
             wanted = bounds.start + position.value
         case Anchor.END:
-            # "10 before the end" of a partition of 5 records is its start, and no surprise.
+            # "10 before the end" of a partition of 5 records is its start, as expected.
             return max(bounds.latest + position.value, bounds.start), ""
         case Anchor.OFFSET:
             wanted = position.value

@@ -1,5 +1,5 @@
-"""Times as people type them: epoch numbers, ISO dates, durations before now, `today`, `yesterday
-14:00`.
+"""Reads and shows times as people type them: epoch numbers, ISO dates, durations before now,
+`today`, `yesterday 14:00`.
 
 A time without a zone is local. Pure: the current time and the zone are arguments.
 """
@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from pk.core.durations import duration_ms
 
 MILLISECONDS_FROM = 100_000_000_000
-"""A bare number from here up is milliseconds, below it seconds (as seconds: the year 5138)."""
+"""A bare number from this one up is in milliseconds, below it in seconds (in seconds, this is the
+year 5138)."""
 
 TIME_MAX_MS = (1 << 63) - 1
 """The last time that a record can have."""
@@ -18,7 +19,8 @@ _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
 
 
 def time_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
-    """Epoch milliseconds of `text`; `zone` None is the machine's zone. Raises ValueError."""
+    """The epoch milliseconds of `text`. With `zone` None, the zone is the machine's. Raises
+    ValueError."""
     word = text.strip()
     if not word:
         raise ValueError("a time is missing")
@@ -61,8 +63,8 @@ def _iso_ms(word: str, zone: tzinfo | None, shown: str) -> int:
 
 
 def show_time(ms: int, zone: tzinfo | None = None) -> str:
-    """`ms` as an ISO time with milliseconds and zone. Empty if there is no time (-1); the bare
-    number beyond the calendar, since some producers write microseconds."""
+    """Show `ms` as an ISO time with milliseconds and zone. Empty if there is no time (-1); a bare
+    number if the time is beyond the calendar, since some producers write microseconds."""
     if ms < 0:
         return ""
     try:
@@ -75,13 +77,13 @@ def show_time(ms: int, zone: tzinfo | None = None) -> str:
 
 
 def show_clock(time: str) -> str:
-    """An ISO time as people read it, to the second and without a zone: `2026-01-31 14:00:00`."""
+    """Show an ISO time to people, to the second and without a zone: `2026-01-31 14:00:00`."""
     return time[:19].replace("T", " ")
 
 
 def show_span(ms: float) -> str:
-    """A duration for people, in its two largest units: `4 ms`, `1.3 s`, `2 s`, `1 min 30 s`,
-    `3 h 20 min`, `2 d 4 h`."""
+    """Show a duration in its two largest units: `4 ms`, `1.3 s`, `2 s`, `1 min 30 s`, `3 h 20 min`,
+    `2 d 4 h`."""
     if ms < 999.5:
         return f"{ms:.0f} ms"
     if ms < 9950:

@@ -1,1 +1,1 @@
-"""Records as a person writes and reads them."""
+"""The forms in which people read and write records."""

@@ -22,7 +22,7 @@ NUMBERS: Final = ("partition", "offset", "timestamp")
 
 
 def csv_line(values: Iterable[Any]) -> str:
-    """A row. None is an empty field; an empty string is `""`."""
+    """Format a row. None is an empty field; an empty string is `""`."""
     return ",".join(map(_cell, values)) + "\n"
 
 
@@ -36,7 +36,7 @@ def _cell(value: Any) -> str:
 
 
 class BadCsv(ValueError):
-    """The input is not CSV of records. `before` holds the complete rows before the mistake."""
+    """The input is not CSV of records. `before` has the complete rows before the mistake."""
 
     def __init__(self, message: str, before: Sequence[bytes] = ()) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class BadCsv(ValueError):
 
 
 def cut_row(row: bytes) -> list[bytes | None]:
-    """The fields of a row without its line end; an empty field without quotes is None. Raises
+    """Split a row without its line end into fields; an empty field without quotes is None. Raises
     BadCsv."""
     fields: list[bytes | None] = []
     at = 0
@@ -62,7 +62,7 @@ def cut_row(row: bytes) -> list[bytes | None]:
 
 
 class CsvRows:
-    """Joins lines into rows, since a quoted field may hold line ends. The first row names the
+    """Joins lines into rows, since a quoted field may contain line ends. The first row names the
     columns."""
 
     def __init__(self) -> None:
@@ -74,7 +74,8 @@ class CsvRows:
         self._first = 0
 
     def feed(self, lines: Iterable[bytes]) -> list[bytes]:
-        """The rows that `lines` complete, without the row of column names. Raises BadCsv."""
+        """Add `lines`. Returns the rows that they complete, without the row of column names. Raises
+        BadCsv."""
         rows: list[bytes] = []
         for line in lines:
             self._number += 1
@@ -122,7 +123,7 @@ class CsvRows:
             raise BadCsv(f"Line {self._first}: a quote is not closed.")
 
     def fields(self, row: bytes) -> Mapping[str, Any]:
-        """A row as the fields of a jsonl line. Raises ValueError."""
+        """The fields of a row, like those of a jsonl line. Raises ValueError."""
         cells = cut_row(row)
         if len(cells) != len(self.columns):
             raise BadCsv(

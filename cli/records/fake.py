@@ -1,14 +1,14 @@
 """Fake records from a template such as `{"id": {{seq}}, "user": "{{name}}", "amount": {{float 1
 500}}}`.
 
-`{{` and `}}` enclose a function with its arguments, separated by spaces (quote an argument that
-holds a space). `{{WORD: FUNCTION ARGS}}` names the value, and `{{WORD}}` repeats it, also in the
-key of the same record. Other text is copied as it is: a single brace is a brace, so JSON needs no
+`{{` and `}}` enclose a function with its arguments, separated by spaces (an argument with a space
+needs quotes). `{{WORD: FUNCTION ARGS}}` names the value, and `{{WORD}}` repeats it, also in the key
+of the same record. Other text is copied as it is: a single brace is a brace, so JSON needs no
 escapes.
 
-A template is compiled into one function a field, because a benchmark makes a hundred thousand
-records a second with it. With a seed the records are the same each time, including their times: the
-clock starts at 2026-01-01, and each record comes a second after the previous one.
+A template is compiled into one function for each field, because a benchmark makes a hundred
+thousand records a second with it. With a seed, the records are the same each time, including their
+times: the clock starts at 2026-01-01, and each record is a second after the previous one.
 """
 
 import random
@@ -84,7 +84,8 @@ Field = Callable[[_State], str]
 
 
 class Function(NamedTuple):
-    """A template function: its arguments, its help, and how to make it from given arguments."""
+    """A template function: its arguments, its help, and a factory for the function with given
+    arguments."""
 
     takes: str
     help: str
@@ -131,7 +132,7 @@ def _int(args: list[str]) -> Field:
     width = high - low + 1
     if width >= 1 << 50:
         return lambda w: str(w.random.randint(low, high))
-    # randint checks its arguments on every call; this takes a third of its time.
+    # randint checks its arguments on every call; this takes a third of the time
     return lambda w: str(low + int(w.random.random() * width))
 
 
@@ -279,7 +280,7 @@ class Fake:
             _collect(text, labels)
         if (
             key != own_key and own_key is not None
-        ):  # the value may repeat names of the template's own key
+        ):  # the value may repeat names from the template's own key
             named: dict[str, Field] = {}
             _collect(own_key, named)
             labels = named | labels
@@ -288,7 +289,7 @@ class Fake:
         self._value = _compile(value, labels)
 
     def one(self) -> Pair:
-        """The next record's key and value."""
+        """Make the key and value of the next record."""
         world = self._world
         if self._labelled:
             world.values.clear()
@@ -298,13 +299,13 @@ class Fake:
         return key, value
 
     def take(self, count: int) -> list[Pair]:
-        """The next `count` records."""
+        """Make the next `count` records."""
         return [self.one() for _ in range(count)]
 
 
 def fake(template: str, *, key: str | None = None, seed: int | None = None) -> Fake:
-    """The source for `template`: a name (orders, users, clicks), a text with {{…}}, or @FILE with
-    such a text.
+    """The source of records for `template`: a name (orders, users, clicks), a text with {{…}}, or
+    @FILE with such a text.
 
     `key` is a template too; a named template has a key of its own. Raises Unusable.
     """
@@ -396,7 +397,7 @@ def _function(inside: str, labels: dict[str, Field] | None = None) -> Field:
 
 
 def page() -> str:
-    """Run `pk help fake`."""
+    """The page `pk help fake`."""
     lines = [
         "Fake records: `pk produce TOPIC --fake TEMPLATE`, and the same option in `pk perf`.",
         "",

@@ -18,11 +18,12 @@ LOCALE = "locale"
 
 
 def faker_value(args: Sequence[str]) -> Callable[[Random], str]:
-    """A function that makes values of the provider that `args` names, such as `city locale=de_DE`
-    or `pyint max_value=9`, from given random numbers.
+    """A function that makes values of the provider in `args`, such as `city locale=de_DE` or `pyint
+    max_value=9`, from given random numbers.
 
-    A value stays within a line and a JSON string: line ends become spaces, and double quotes
-    single ones. Raises ValueError for arguments that make no value, Unusable without the library.
+    A value stays within a line and a JSON string: line ends become spaces, and double quotes become
+    single ones. Raises ValueError for arguments that make no value, and Unusable without the
+    library.
     """
     try:
         from faker import Factory
@@ -57,7 +58,7 @@ def faker_value(args: Sequence[str]) -> Callable[[Random], str]:
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    """KEY=VALUE; the value is JSON, or else text."""
+    """Parse KEY=VALUE; the value is JSON, or otherwise text."""
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise ValueError(f"needs KEY=VALUE, not {text!r}")

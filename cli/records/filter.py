@@ -24,8 +24,8 @@ def record_filter(
     where: str | None,
     absent: "AbsentFields | None" = None,
 ) -> Filter | None:
-    """The test that records must pass; None if there is no filter. `absent` is shown the records
-    that do not meet `where`. Raises Unusable."""
+    """The test that records must pass; None if there is no filter. `absent` gets the records that
+    do not meet `where`. Raises Unusable."""
     tests: list[Filter] = []
     if key is not None:
         data = os.fsencode(key)
@@ -48,12 +48,12 @@ def record_filter(
 
 
 class AbsentFields:
-    """The fields within keys, values and headers that conditions name and no record has."""
+    """The fields in keys, values and headers that a condition names and no record has."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, ...], dict[int, set[str]]] = {}
-        """The fields that no record had, each with the names that records have instead at the first
-        step of its path that is missing."""
+        """Field that no record had → the names that records have instead, at the first missing step
+        of its path."""
 
         self._seen = False
 
@@ -62,8 +62,8 @@ class AbsentFields:
         self._names |= {path: {} for path in paths if len(path) > 1}
 
     def see(self, row: RecordRow) -> Literal[False]:
-        """Note the fields of a record that does not meet the condition. Returns False, the answer
-        of the condition."""
+        """Process a record that does not meet the condition. Returns False, the result of the
+        condition."""
         self._seen = True
         for path in list(self._names):
             if value_at(row, path) is not MISSING:
@@ -82,8 +82,8 @@ class AbsentFields:
                 return
 
     def sentence(self, matched: int) -> str | None:
-        """A sentence about a field that no record had. None if records `matched`, no record was
-        seen, or every field was in some record."""
+        """A sentence about a field that no record had. None if any record `matched`, no record was
+        processed, or every field was in some record."""
         if matched or not self._seen or not self._names:
             return None
         path, names = next(iter(self._names.items()))

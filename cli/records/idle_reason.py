@@ -31,8 +31,8 @@ class Silence:
         self._leaders_looked = self._looked
 
     async def look(self, came: bool) -> None:
-        """Look at what keeps records from coming. Call it after each wait for them; `came` is
-        whether there were any."""
+        """Find out what keeps records from arriving. Call it after each wait; `came` says whether
+        any arrived."""
         now = trio.current_time()
         if now - self._leaders_looked >= _LOOK_EVERY_S:
             self._leaders_looked = now
@@ -76,8 +76,8 @@ class Silence:
 
 
 def leaderless(partitions: Sequence[TopicPartition], then: str) -> str:
-    """Two sentences: which partitions have no leader and what happens to them, and where to find
-    out more."""
+    """Two sentences about partitions without a leader: what happens to them, and how to find out
+    more."""
     return (
         f"No leader now: {named(partitions)}; {then}. "
         f"`pk why partition {shlex.quote(partition_name(partitions[0]))}` explains why."
@@ -85,5 +85,5 @@ def leaderless(partitions: Sequence[TopicPartition], then: str) -> str:
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:
-    """The partitions, as part of a sentence."""
+    """The partitions in a sentence."""
     return join([partition_name(tp) for tp in partitions], 3)

@@ -25,7 +25,7 @@ DECODED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC))
 
 @cache
 def _types(topic: str) -> dict[int, tuple[str, type[Message], type[Message]]]:
-    """The records of an internal topic: record type → its name, key schema and value schemas."""
+    """The records of an internal topic: record type → name, key schema and value schemas."""
     from pk.core.wire.messages import (
         offsets_topic,
         offsets_topic_share,
@@ -56,7 +56,7 @@ def _snake(name: str) -> str:
 
 
 def _plain(value: Any, *, uuid: bool = False) -> Any:
-    """A message as JSON values; `uuid` says whether its bytes are a UUID."""
+    """A message as values for JSON; `uuid` says whether its bytes are a UUID."""
     if isinstance(value, Struct):
         uuids = _uuids(type(value))
         return {name: _plain(getattr(value, name), uuid=name in uuids) for name in value.FIELDS}
@@ -81,8 +81,8 @@ def _hex(data: bytes) -> dict[str, str]:
 
 
 def _members(group: Any) -> list[Any]:
-    """The members of a classic group; decodes their subscriptions and assignments (Java's
-    ConsumerProtocol) too."""
+    """The members of a classic group, with decoded subscriptions and assignments (Java's
+    ConsumerProtocol)."""
     from pk.core.wire.messages.consumer_protocol import (
         ConsumerProtocolAssignment,
         ConsumerProtocolSubscription,
@@ -112,8 +112,8 @@ def _json(value: Any) -> bytes:
 
 
 def decoded(topic: str, found: Sequence[Record]) -> list[Record]:
-    """The records with keys and values as JSON. Records of unknown types and versions are returned
-    unchanged."""
+    """Decode the keys and values of records to JSON. Records of unknown types and versions are
+    returned unchanged."""
     return [_decoded(topic, record) for record in found]
 
 
@@ -142,8 +142,8 @@ def _decoded(topic: str, record: Record) -> Record:
 
 
 def pairs(found: Sequence[Record]) -> bytes:
-    """Decoded records with their keys as JSON, one a line. Records that could not be decoded are in
-    hex."""
+    """Decoded records with their keys as JSON, one per line. Records that could not be decoded are
+    in hexadecimal."""
     lines: list[bytes] = []
     for record in found:
         read = record.key is not None and record.key.startswith(b'{"type": "')
