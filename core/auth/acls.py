@@ -1,13 +1,13 @@
-"""ACLs (KIP-11, KIP-290): the rules that say which principal may do what to which resource.
+"""ACLs (KIP-11, KIP-290): rules that allow or deny principals operations on resources.
 
-`AclBinding` is one rule, `AclFilter` selects some of them, and `Acls` is the set of all rules of a
+`AclBinding` is one rule, `AclFilter` matches some of them, and `Acls` is the set of all rules of a
 cluster. The numbers of the enumerations are those of the protocol (CreateAcls, DescribeAcls,
 DeleteAcls).
 
-`Acls` is an index, because a broker with ten thousand rules uses it for each request: the rules of
+`Acls` is an index, because a broker with ten thousand rules uses it for each request. The rules of
 a resource are found by its name, by each length that a prefix has, and by the wildcard `*`, and
-among them those of a principal. It is immutable; `changed` copies only the dictionaries that its
-rules touch, so old images of the cluster stay as they were.
+those of a principal among them. `Acls` is immutable; `changed` copies only the dictionaries that
+its rules touch, so old images of the cluster stay as they were.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pk.core.needs import Operation, ResourceType
 from pk.core.structs import repr_without
 
 WILDCARD: Final = "*"
-"""Every resource, as the name of a literal pattern; every host, as the host of a rule."""
+"""The name that stands for every resource in a literal pattern, and for every host in a rule."""
 
 WILDCARD_PRINCIPAL: Final = "User:*"
-"""The principal of a rule for everyone."""
+"""The principal that stands for every principal."""
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 
 
 class PatternType(IntEnum):
-    """How the name in a rule, or in a filter of rules, matches names of resources (KIP-290)."""
+    """How the name in a rule or a filter matches names of resources (KIP-290)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -51,13 +51,13 @@ class Permission(IntEnum):
 
 
 class AclBinding(NamedTuple):
-    """One rule: its resources, and the principal, host and operation that it allows or denies."""
+    """A rule: its resources, and the principal, host and operation that it allows or denies."""
 
     resource_type: int
     resource_name: str
     pattern_type: int
     principal: str
-    """`TYPE:NAME`, such as `User:alice`."""
+    """The principal as `TYPE:NAME`, such as `User:alice`."""
     host: str
     operation: int
     permission: int
@@ -70,8 +70,8 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Selects rules. None, and ANY for a number, match everything. The pattern type
-    MATCH selects the rules that are about the resource of that name, literally, by prefix or by
+    """A filter for rules. None, and ANY for a number, match everything. The pattern type MATCH
+    matches the rules that apply to the resource of that name, literally, by prefix or by
     wildcard."""
 
     resource_type: int = ResourceType.ANY
@@ -83,7 +83,7 @@ class AclFilter(NamedTuple):
     permission: int = Permission.ANY
 
     def matches(self, rule: AclBinding) -> bool:
-        """Whether the filter selects `rule`."""
+        """Whether the filter matches `rule`."""
         return (
             self.resource_type in (ResourceType.ANY, rule.resource_type)
             and self.operation in (Operation.ANY, rule.operation)
@@ -108,7 +108,7 @@ class AclFilter(NamedTuple):
 
     @property
     def selects_one(self) -> bool:
-        """Whether the filter names one rule in full."""
+        """Whether the filter specifies every field of a rule."""
         return (
             None not in (self.resource_name, self.principal, self.host)
             and self.resource_type > ResourceType.ANY
@@ -119,19 +119,20 @@ class AclFilter(NamedTuple):
 
 
 Entry = tuple[int, int, str]
-"""The rest of a rule, stored under its resource and principal: operation, permission, host."""
+"""The remaining fields of a rule, which is stored under its resource and principal: operation,
+permission, host."""
 
 Entries = Mapping[str, tuple[Entry, ...]]
-"""The rules of one pattern by their principals."""
+"""The rules of one pattern, by principal."""
 
 
 class Patterns(Struct, frozen=True):
-    """The rules of one resource type."""
+    """The rules of one resource type, by pattern."""
 
     literal: Mapping[str, Entries] = field(default_factory=dict[str, Entries])
     prefixed: Mapping[str, Entries] = field(default_factory=dict[str, Entries])
     lengths: tuple[int, ...] = ()
-    """The distinct lengths of the prefixes in characters, ascending."""
+    """The distinct lengths of the prefixes in characters, in ascending order."""
 
 
 _NO_PATTERNS: Final = Patterns()
@@ -143,7 +144,7 @@ class Acls(Struct, frozen=True):
     rules: Mapping[AclBinding, None] = field(default_factory=dict[AclBinding, None])
     """The rules, in order of creation."""
     by_type: Mapping[int, Patterns] = field(default_factory=dict[int, Patterns])
-    """The same, for `about` and `of_type`."""
+    """The rules by resource type, for `about` and `of_type`."""
 
     def __repr__(self) -> str:
         return repr_without(self, "by_type")
@@ -158,8 +159,8 @@ class Acls(Struct, frozen=True):
         return rule in self.rules
 
     def about(self, resource_type: int, name: str) -> Iterator[tuple[str, int, Entries]]:
-        """The rules whose pattern matches a resource: (name of the pattern, its type, the rules by
-        principal). Exact matches come first, then prefixes, the longest first, then the
+        """Yield the rules whose pattern matches a resource, as (name of the pattern, its type, the
+        rules by principal). Exact matches come first, then prefixes, the longest first, then the
         wildcard."""
         patterns = self.by_type.get(resource_type)
         if patterns is None:
@@ -180,7 +181,8 @@ class Acls(Struct, frozen=True):
                 yield WILDCARD, PatternType.LITERAL, found
 
     def of_type(self, resource_type: int) -> Iterator[tuple[str, int, Entries]]:
-        """The rules of a resource type: (name of the pattern, its type, the rules by principal)."""
+        """Yield the rules of a resource type, as (name of the pattern, its type, the rules by
+        principal)."""
         patterns = self.by_type.get(resource_type, _NO_PATTERNS)
         for name, found in patterns.literal.items():
             yield name, PatternType.LITERAL, found
@@ -188,15 +190,15 @@ class Acls(Struct, frozen=True):
             yield name, PatternType.PREFIXED, found
 
     def selected(self, wanted: AclFilter) -> list[AclBinding]:
-        """The rules that a filter selects."""
+        """Return the rules that a filter matches."""
         if wanted.selects_one:
             only = AclBinding(*wanted)  # type: ignore[arg-type]  # all its fields are given
             return [only] if only in self.rules else []
         return [rule for rule in self.rules if wanted.matches(rule)]
 
     def changed(self, added: Iterable[AclBinding], removed: Iterable[AclBinding]) -> Acls:
-        """These rules without `removed` and with `added`. Removing a missing rule, or adding one
-        twice, changes nothing."""
+        """Return these rules without `removed` and with `added`. Removing a missing rule and adding
+        an existing one change nothing."""
         edit = AclsEdit(self)
         for rule in removed:
             edit.remove(rule)
@@ -206,7 +208,7 @@ class Acls(Struct, frozen=True):
 
 
 class AclsEdit:
-    """Rules during a change: a dictionary is copied when it is first written to."""
+    """Rules that are being changed. A dictionary is copied before the first write to it."""
 
     def __init__(self, acls: Acls) -> None:
         self._acls = acls
@@ -215,7 +217,7 @@ class AclsEdit:
         self._own: dict[tuple[int, int, str], dict[str, Iterable[Entry]]] = {}
 
     def add(self, rule: AclBinding) -> None:
-        """Add a rule, unless it is one of them."""
+        """Add a rule, unless it exists."""
         if rule in self.rules:
             return
         self.rules[rule] = None
@@ -223,7 +225,7 @@ class AclsEdit:
         _entries_of(own, rule.principal)[entry] = None
 
     def remove(self, rule: AclBinding) -> None:
-        """Remove a rule, if it is one of them."""
+        """Remove a rule, if it exists."""
         if rule not in self.rules:
             return
         del self.rules[rule]
@@ -234,7 +236,7 @@ class AclsEdit:
             del own[rule.principal]
 
     def finish(self) -> Acls:
-        """The resulting rules. Call nothing after it."""
+        """Return the resulting rules. Call no other method after this one."""
         for (resource_type, pattern_type, name), own in self._own.items():
             names = self._names[resource_type, pattern_type]
             if own:
@@ -272,8 +274,8 @@ class AclsEdit:
 
 
 def _entries_of(own: dict[str, Iterable[Entry]], principal: str) -> dict[Entry, None]:
-    """A principal's entries during a change, in a dict, because a tuple of 10,000 entries would be
-    copied for each change."""
+    """Return a principal's entries for a change. They are in a dict, because a tuple of 10,000
+    entries would be copied for each change."""
     entries = own.get(principal, ())
     if isinstance(entries, dict):
         return cast(dict[Entry, None], entries)

@@ -1,15 +1,16 @@
 """Authorization with the semantics of Apache Kafka's StandardAuthorizer (KIP-801).
 
-A super user may do everything. Otherwise the rules whose pattern, principal, host and operation
-match decide: a rule that denies overrides all that allow. Without a rule for the resource the
-answer is `allow.everyone.if.no.acl.found`; if there are rules but none matches, it is no.
+A super user may do everything. Otherwise, the rules whose pattern, principal, host and operation
+match decide: a rule that denies overrides all rules that allow. If no rule matches, the operation
+is denied, except that `allow.everyone.if.no.acl.found` decides if the resource has no rules at all.
 
 Implied operations: a rule that allows READ, WRITE, DELETE or ALTER allows DESCRIBE; one that allows
 ALTER_CONFIGS allows DESCRIBE_CONFIGS. A rule that denies implies nothing. ALL means every operation
 in both cases.
 
-An authorizer is immutable: new rules mean a new authorizer. So it may cache its answers, and
-anything a broker derives from an answer holds as long as the authorizer is the same object.
+An authorizer is immutable, and new rules require a new one. It may therefore cache its decisions,
+and anything that a broker derives from a decision is valid as long as the authorizer is the same
+object.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from pk.core.auth.acls import (
 from pk.core.structs import repr_without
 
 REMEMBERED_MAX: Final = 50_000
-"""How many answers an authorizer caches; beyond that, it drops them all."""
+"""The maximum number of cached decisions. When it is reached, the cache is cleared."""
 
 _DESCRIBE_IMPLIED_BY: Final = frozenset(
     (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
@@ -43,11 +44,12 @@ _DESCRIBE_CONFIGS_IMPLIED_BY: Final = frozenset(
 )
 
 _HARD_CODED_NAME: Final = "hardcode"
-"""The topic with which Apache Kafka asks whether a principal may do something to any topic."""
+"""The topic name that Apache Kafka uses to check whether a principal may perform an operation on
+any topic."""
 
 
 class Reason(Enum):
-    """The reason for an answer."""
+    """The reason for a decision."""
 
     SUPER_USER = "super.users names the principal"
     RULE = "an ACL matches"
@@ -56,12 +58,12 @@ class Reason(Enum):
 
 
 class Verdict(NamedTuple):
-    """An answer, and what decided it."""
+    """A decision and its reason."""
 
     allowed: bool
     reason: Reason
     rule: AclBinding | None = None
-    """The rule that decided; None unless `reason` is RULE."""
+    """The rule that decided, or None unless `reason` is RULE."""
 
 
 def implies(allowed: int, asked: int) -> bool:
@@ -74,7 +76,7 @@ def implies(allowed: int, asked: int) -> bool:
 
 
 class Authorizer(Struct, frozen=True, eq=False):
-    """Answers according to its rules."""
+    """Decides which principals may perform which operations, according to its rules."""
 
     acls: Acls = NO_ACLS
     super_users: frozenset[str] = frozenset()
@@ -83,7 +85,7 @@ class Authorizer(Struct, frozen=True, eq=False):
     remembered: dict[tuple[str, str, int, int, str], bool] = field(
         default_factory=dict[tuple[str, str, int, int, str], bool]
     )
-    """Cached answers by principal, host, operation, resource type, name."""
+    """Cached decisions by principal, host, operation, resource type and name."""
 
     def __repr__(self) -> str:
         return repr_without(self, "remembered")
@@ -91,8 +93,8 @@ class Authorizer(Struct, frozen=True, eq=False):
     def allows(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> bool:
-        """Whether `principal` (`User:alice`) may do `operation` to a resource from `host`, an IP
-        address without a zone."""
+        """Whether `principal` (`User:alice`) may perform `operation` on a resource from `host`, an
+        IP address without a zone."""
         key = (principal, host, operation, resource_type, name)
         remembered = self.remembered.get(key)
         if remembered is None:
@@ -105,7 +107,7 @@ class Authorizer(Struct, frozen=True, eq=False):
     def decide(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> Verdict:
-        """Like `allows`, but returns what decided."""
+        """Decide like `allows`, and return the reason too."""
         if principal in self.super_users:
             return Verdict(True, Reason.SUPER_USER)
         allowing: AclBinding | None = None
@@ -131,9 +133,9 @@ class Authorizer(Struct, frozen=True, eq=False):
         return Verdict(self.allow_if_no_acl, Reason.NO_RULES)
 
     def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """Whether `principal` may do `operation` to at least one resource of a type (KIP-679): an
-        idempotent producer must be allowed to write to some topic. Implied operations do not count
-        here, as in Apache Kafka."""
+        """Whether `principal` may perform `operation` on at least one resource of a type (KIP-679).
+        For example, an idempotent producer must be allowed to write to some topic. As in Apache
+        Kafka, implied operations do not count."""
         key = (principal, host, operation, -resource_type, "")
         remembered = self.remembered.get(key)
         if remembered is None:
@@ -172,8 +174,8 @@ class Authorizer(Struct, frozen=True, eq=False):
     def operations(
         self, principal: str, host: str, resource_type: int, name: str, supported: int
     ) -> int:
-        """The operations, out of those in a bitmap, that `principal` may perform on a resource, as
-        a bitmap (KIP-430)."""
+        """Return a bitmap of those `operations`, also a bitmap, that `principal` may perform on a
+        resource (KIP-430)."""
         found = 0
         for operation in Operation:
             bit = 1 << operation
@@ -183,8 +185,9 @@ class Authorizer(Struct, frozen=True, eq=False):
 
 
 def _hosts(host: str) -> tuple[str, ...]:
-    """The names that a rule may use for a host: `*`, its address, and for an IPv6 address its other
-    form, since Java (and so the rules of Kafka operators) writes `0:0:0:0:0:0:0:1` for `::1`."""
+    """Return the names that a rule may have for a host: `*`, its address, and the other form of an
+    IPv6 address, because Java, and therefore the rules of Kafka operators, has `0:0:0:0:0:0:0:1`
+    for `::1`."""
     if ":" not in host:
         return WILDCARD, host
     try:

@@ -1,5 +1,5 @@
-"""The fields of an X.509 certificate that pk reads itself (RFC 5280). DER is only parsed up to the
-field that is wanted."""
+"""The fields of an X.509 certificate that pk reads itself (RFC 5280). DER is parsed only up to the
+wanted field."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from msgspec import Struct
 from pk.core.auth.der import DerError, element
 
 VALIDITY: Final = 3
-"""The index of the dates, after the serial number, the signature's algorithm and the issuer."""
+"""The index of the validity, which follows the serial number, the signature's algorithm and the
+issuer."""
 SUBJECT: Final = 4
 _VERSION: Final = 0xA0
 _TIMES: Final = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
-"""UTCTime, and GeneralizedTime for years from 2050 on."""
+"""The formats of times: UTCTime, and GeneralizedTime for years from 2050 on."""
 _UTC_TIME_YEARS_END: Final = 2050
 
 
 class CertificateError(ValueError):
-    """Bytes that are not a certificate."""
+    """The bytes are not a certificate."""
 
 
 class Validity(Struct, frozen=True):
-    """The dates between which a certificate is valid, both included, in UTC."""
+    """The first and last moment at which a certificate is valid, in UTC."""
 
     begin: datetime
     end: datetime
 
 
 def certificate_field(certificate: bytes, index: int) -> tuple[int, bytes]:
-    """Tag and content of a field of a certificate in DER; `index` does not count the version.
-    Raises CertificateError."""
+    """Return the tag and the content of a field of a certificate in DER. `index` does not count the
+    version. Raises CertificateError."""
     try:
         _, body, _ = element(certificate)
         _, fields, _ = element(body)
@@ -45,7 +46,7 @@ def certificate_field(certificate: bytes, index: int) -> tuple[int, bytes]:
 
 
 def validity_of(certificate: bytes) -> Validity:
-    """The dates of a certificate in DER. Raises CertificateError."""
+    """Return the validity of a certificate in DER. Raises CertificateError."""
     _, content = certificate_field(certificate, VALIDITY)
     try:
         tag, begin, position = element(content)
@@ -57,7 +58,7 @@ def validity_of(certificate: bytes) -> Validity:
 
 def _time(tag: int, content: bytes) -> datetime:
     time = datetime.strptime(content.decode(), _TIMES[tag]).replace(tzinfo=UTC)
-    # Python reads the years 50 to 68 of two digits as 2050 to 2068; RFC 5280 as 1950 to 1968.
+    # Python reads the two-digit years 50 to 68 as 2050 to 2068; RFC 5280 means 1950 to 1968.
     if tag == 0x17 and time.year >= _UTC_TIME_YEARS_END:
         return time.replace(year=time.year - 100)
     return time

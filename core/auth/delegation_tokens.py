@@ -1,9 +1,10 @@
-"""Delegation tokens (KIP-48): a user lets the cluster create a second login for itself, which
+"""Delegation tokens (KIP-48): a user has the cluster create an additional login for it, which
 expires.
 
-A token has an id, and its HMAC with the brokers' shared secret (`delegation.token.secret.key`) is
-its password: a client that presents both by SCRAM (`tokenauth=true`) is authenticated as the
-token's owner. The HMAC is not stored in any log or file: every broker computes it.
+A token has an id. Its password is the HMAC of the id with the brokers' shared secret
+(`delegation.token.secret.key`). A client that presents both by SCRAM (`tokenauth=true`) is
+authenticated as the token's owner. The HMAC is not stored in any log or file: every broker computes
+it.
 """
 
 from __future__ import annotations
@@ -27,31 +28,31 @@ class DelegationToken(Struct, frozen=True):
     token_id: str
     owner: KafkaPrincipal
     requester: KafkaPrincipal
-    """The principal that created it: the owner, or one that may create tokens for the owner
-    (KIP-373)."""
+    """The principal that created the token: the owner, or a principal that may create tokens for
+    the owner (KIP-373)."""
     renewers: tuple[KafkaPrincipal, ...]
-    """The principals that may renew and expire it in addition to its owner."""
+    """The principals that may renew and expire the token, in addition to its owner."""
     issue_ms: int
     expiry_ms: int
-    """When it expires unless it is renewed."""
+    """When the token expires unless it is renewed."""
     max_ms: int
-    """When it expires for good."""
+    """When the token expires even if it is renewed."""
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it has expired."""
+        """Whether the token has expired."""
         return self.expiry_ms < now_ms or self.max_ms < now_ms
 
     def belongs_to(self, principal: KafkaPrincipal) -> bool:
-        """Whether `principal` is its owner or one of its renewers."""
+        """Whether `principal` is the token's owner or one of its renewers."""
         return principal == self.owner or principal in self.renewers
 
 
 Tokens = Mapping[str, DelegationToken]
-"""Id → token."""
+"""The tokens by id."""
 
 
 class TokenSecret:
-    """The brokers' shared secret."""
+    """The brokers' shared secret, with a cache of tokens' HMACs."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
@@ -59,11 +60,11 @@ class TokenSecret:
         self._by_hmac: dict[bytes, str] = {}
 
     def hmac(self, token_id: str) -> bytes:
-        """The HMAC of a token."""
+        """Return the HMAC of a token."""
         return hmac_of_hash.digest(self._secret, token_id.encode(), "sha512")
 
     def find(self, tokens: Tokens, hmac: bytes) -> DelegationToken | None:
-        """The token with this HMAC, or None."""
+        """Return the token with this HMAC, or None."""
         token_id = self._by_hmac.get(hmac)
         if token_id is None or token_id not in tokens:
             self._learn(tokens)
@@ -71,13 +72,13 @@ class TokenSecret:
         return None if token_id is None else tokens.get(token_id)
 
     def login(self, token: DelegationToken, mechanism: Mechanism) -> TokenLogin:
-        """The SCRAM login with a token. Slow on purpose, the first time."""
+        """Return the SCRAM login for a token. The first call for a token is slow on purpose."""
         password = b64encode(self.hmac(token.token_id)).decode()
         credential = _credential(mechanism, token.token_id, password)
         return TokenLogin(token.owner.name, token.expiry_ms, credential)
 
     def _learn(self, tokens: Tokens) -> None:
-        """Compute the HMACs of new tokens, and drop those of removed ones."""
+        """Compute the HMACs of new tokens, and remove those of removed ones."""
         for token_id in self._known.keys() - tokens.keys():
             del self._by_hmac[self._known.pop(token_id)]
         for token_id in tokens.keys() - self._known.keys():
@@ -87,7 +88,7 @@ class TokenSecret:
 
 @lru_cache(maxsize=4)
 def token_secret(secret: str) -> TokenSecret:
-    """The state of a secret: one per process."""
+    """Return the state of a secret, one per process."""
     return TokenSecret(secret)
 
 

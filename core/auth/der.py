@@ -1,14 +1,15 @@
-"""A minimal parser of DER, the encoding of certificates and keys."""
+"""A minimal parser for DER, the encoding of certificates and keys."""
 
 from __future__ import annotations
 
 
 class DerError(ValueError):
-    """Bytes that are not DER."""
+    """The bytes are not DER."""
 
 
 def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:
-    """The element at `position`: (tag, content, position of the next one). Raises DerError."""
+    """Parse the element at `position`. Returns its tag, its content and the position of the next
+    element. Raises DerError."""
     try:
         tag, length = data[position], data[position + 1]
     except IndexError as e:

@@ -22,7 +22,7 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-"""The attributes that RFC 2253 names; others are shown by number, with their bytes."""
+"""The attributes that RFC 2253 names. Others are shown by number, with their bytes."""
 
 _SEQUENCE, _SET, _OID = 0x30, 0x31, 0x06
 _ENCODINGS: Final = {
@@ -38,7 +38,7 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a certificate in DER; empty if it has none. Raises CertificateError."""
+    """Return the subject of a certificate in DER, or "" if it has none. Raises CertificateError."""
     tag, subject = certificate_field(certificate, SUBJECT)
     try:
         if tag != _SEQUENCE:

@@ -1,11 +1,11 @@
 """SASL GSSAPI (RFC 4752), the mechanism for Kerberos logins.
 
 First the two sides exchange the tokens of a GSS context until it is established; each has then
-authenticated the other. Then they agree on a security layer, in one wrapped message each way: the
-server makes an offer, the client chooses and may name an authorization id. Kafka only supports "no
-security layer"; for encryption, use TLS. As in Apache Kafka, the authorization id is ignored: the
-ticket identifies the client. `net/kerberos.py` provides the context; this file does no I/O except
-through its steps.
+authenticated the other. Then they agree on a security layer, with one wrapped message in each
+direction: the server offers layers, and the client chooses one and may name an authorization id.
+Kafka only supports "no security layer"; for encryption, use TLS. As in Apache Kafka, the
+authorization id is ignored: the ticket identifies the client. `net/kerberos.py` provides the
+context; this file does no I/O except through its steps.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pk.core.auth.principal_mapping import RuleError
 from pk.core.auth.sasl import SaslError
 
 NO_LAYER: Final = 1
-"""The bit of the only security layer."""
+"""The bit for "no security layer"."""
 _OFFER: Final = bytes((NO_LAYER, 0, 0, 0))
-"""The offered layers, and the maximum size of a wrapped message: 0 if no layer wraps any."""
+"""The offered layers, and the maximum size of a wrapped message, which is 0 without a layer."""
 _STEPS_MAX: Final = 8
-"""The maximum number of steps of a context: Kerberos needs one or two."""
+"""The maximum number of steps of a context. Kerberos needs one or two."""
 
 
 class GssFailed(Exception):
@@ -38,28 +38,28 @@ class GssContext(Protocol):
 
     @property
     def initiator(self) -> str:
-        """The principal of the initiator, once the context is established."""
+        """The initiator's principal, once the context is established."""
         ...
 
     def step(self, token: bytes) -> bytes:
-        """The answer to the other side's token; b"" as the argument begins, and as the result means
-        no answer."""
+        """Return the response to the other side's token. An empty argument begins the exchange. An
+        empty result means that there is nothing to send."""
         ...
 
     def wrap(self, data: bytes) -> bytes:
-        """`data`, wrapped with a signature."""
+        """Wrap `data` with a signature."""
         ...
 
     def unwrap(self, data: bytes) -> bytes:
-        """The data that the other side wrapped."""
+        """Unwrap data from the other side."""
         ...
 
 
 class GssapiServer:
-    """The server's side of one exchange."""
+    """The server's side of an exchange."""
 
     def __init__(self, context: GssContext, local_name: Callable[[str], str]) -> None:
-        """`local_name` returns the user of a principal, and raises RuleError."""
+        """Begin an exchange. `local_name` returns the user of a principal, and raises RuleError."""
         self._context = context
         self._local_name = local_name
         self._steps = 0
@@ -69,7 +69,7 @@ class GssapiServer:
         self.by_token = False
 
     def step(self, data: bytes) -> bytes:
-        """Answer a token, the empty message after the last one, or the choice of a layer. Raises
+        """Answer a token, the empty message after the last token, or the choice of a layer. Raises
         SaslError."""
         try:
             return self._step(data)
@@ -102,7 +102,7 @@ class GssapiServer:
 
 
 class GssapiClient:
-    """The client's side."""
+    """The client's side of an exchange."""
 
     def __init__(self, context: GssContext) -> None:
         self._context = context

@@ -1,11 +1,11 @@
 r"""`sasl.jaas.config`: a login in Java's notation, `CLASS required KEY="VALUE" … ;`.
 
-The text is parsed like in Apache Kafka, with the rules of `java.io.StreamTokenizer`: `/* … */`, `//
-…` and `/ …` are comments, a quoted value may contain escapes (`\n`, the octal `\101`), and a
-value that is not quoted is a word of letters, digits and `_ $ . -`. A number is not a word: it
-needs quotation marks.
+The text is parsed as in Apache Kafka, with the rules of `java.io.StreamTokenizer`: `/* … */`, `//
+…` and `/ …` are comments, a quoted value may contain escapes (`\n`, the octal `\101`), and a value
+that is not quoted is a word of letters, digits and `_ $ . -`. A number is not a word: it needs
+quotation marks.
 
-Errors quote nothing of the text, since it contains passwords.
+Errors do not quote the text, because it contains passwords.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _NUMBER: Final = re.compile(r"-?(?=[0-9.])[0-9]*\.?[0-9]*")
 
 
 class JaasError(ValueError):
-    """A text that is not a login; the message quotes nothing of it."""
+    """The text is not a login. The message does not quote it."""
 
 
 class Login(Struct, frozen=True):
-    """One login module with its options, which are secret."""
+    """A login module with its options, which are secret."""
 
     module: str
     options: dict[str, str]
@@ -51,12 +51,12 @@ class Login(Struct, frozen=True):
 
     @property
     def password(self) -> str | None:
-        """The password of `username`."""
+        """The password for logging in as a client."""
         return self.options.get("password")
 
     @property
     def plain_users(self) -> dict[str, str]:
-        """The users that a PLAIN server accepts, from `user_NAME="PASSWORD"`."""
+        """The passwords of the users that a PLAIN server accepts, from `user_NAME="PASSWORD"`."""
         return {
             key.removeprefix("user_"): password
             for key, password in self.options.items()
@@ -96,15 +96,15 @@ def parse_jaas(text: str) -> Login:
 
 
 class _Token(NamedTuple):
-    """A word or a quoted text, else a sign; a number is neither."""
+    """A word or quoted text, or a sign. A number has neither."""
 
     word: str | None = None
     sign: str | None = None
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """The tokens that `java.io.StreamTokenizer`, set up as in Kafka's JaasConfig, finds in
-    `text`."""
+    """Split `text` into the tokens that `java.io.StreamTokenizer` finds as configured in Kafka's
+    JaasConfig."""
     position, end = 0, len(text)
     while position < end:
         char = text[position]
@@ -133,11 +133,11 @@ def _is_alpha(char: str) -> bool:
 
 
 def _after_comment(text: str, position: int) -> int:
-    """The end of the comment that begins at `position`."""
+    """Return the end of the comment that begins at `position`."""
     if text.startswith("/*", position):
         end = text.find("*/", position + 2)
         return len(text) if end < 0 else end + 2
-    # Java skips the character after a slash without checking it, even if it ends the line.
+    # Java skips the character after a slash without checking it, even if it is a line end.
     position += 2
     while position < len(text) and text[position] not in "\r\n":
         position += 1
@@ -145,8 +145,8 @@ def _after_comment(text: str, position: int) -> int:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """The quoted text that begins at `position`, and its end, which is the end of the line at the
-    latest."""
+    """Return the quoted text that begins at `position`, and its end, which is at most the end of
+    the line."""
     quote, found = text[position], list[str]()
     position += 1
     while position < len(text) and text[position] not in (quote, "\n", "\r"):
@@ -159,13 +159,13 @@ def _quoted(text: str, position: int) -> tuple[str, int]:
 
 
 def _escaped(text: str, position: int) -> tuple[str, int]:
-    """The character escaped with a backslash, and its end."""
+    """Return the character that is escaped with a backslash, and the end of the escape."""
     char = text[position : position + 1]
     if not char:
         raise JaasError("a quotation mark is not closed in the JAAS config")
     if char not in _OCTAL:
         return _ESCAPED.get(char, char), position + 1
-    # Three digits if the first is 0 to 3, else two, so that the value fits into a byte.
+    # Three digits if the first is 0 to 3, otherwise two, so that the value fits into a byte.
     end = position + 1
     last = min(position + (3 if char <= "3" else 2), len(text))
     while end < last and text[end] in _OCTAL:

@@ -1,8 +1,9 @@
-"""Parses how a node or a client authenticates to Kerberos: the options of Java's Krb5LoginModule.
+"""The credentials with which a node or a client authenticates to Kerberos, from the options of
+Java's Krb5LoginModule.
 
-A keytab contains the keys of a principal; a ticket cache contains the tickets that `kinit` fetched.
-Servers need a keytab. Options about Java's own behavior (`storeKey`, `doNotPrompt`, `debug` …) have
-no effect here: there is never a prompt, and keys are read when needed.
+A keytab contains the keys of a principal; a ticket cache contains the tickets that `kinit`
+obtained. Servers need a keytab. Options for Java's own behavior (`storeKey`, `doNotPrompt`, `debug`
+…) have no effect here: pk never prompts, and reads keys when it needs them.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _OPTIONS: Final = frozenset(
 
 
 class KerberosLogin(Struct, frozen=True):
-    """The locations of the credentials."""
+    """The locations of a login's credentials."""
 
     principal: str | None
     keytab: str | None
-    """The file; None to use a ticket cache."""
+    """The keytab file, or None to use a ticket cache."""
     ticket_cache: str | None
-    """The file; None for the default cache."""
+    """The ticket cache file, or None for the default cache."""
     service_name: str | None
 
     @staticmethod
@@ -60,8 +61,8 @@ class KerberosLogin(Struct, frozen=True):
         )
 
     def service(self, given: str | None) -> str:
-        """The Kerberos name of the brokers: the login's, or `sasl.kerberos.service.name`. Raises
-        JaasError if there is none, or they differ."""
+        """Return the Kerberos service name of the brokers, from the login or
+        `sasl.kerberos.service.name`. Raises JaasError if there is none, or they differ."""
         if self.service_name and given and self.service_name != given:
             raise JaasError(
                 "Conflicting serviceName values found in JAAS and Kafka configs: value in JAAS"
@@ -77,5 +78,5 @@ class KerberosLogin(Struct, frozen=True):
 
 
 def _path(text: str) -> str:
-    """A file's path, which may have FILE: before it, as in Java."""
+    """Return a file's path without the prefix FILE:, which Java allows."""
     return text.removeprefix("FILE:")

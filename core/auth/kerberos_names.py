@@ -33,7 +33,7 @@ class KerberosName(NamedTuple):
 
     first: str
     instance: str | None
-    """`broker1` of `kafka/broker1@EXAMPLE.COM`."""
+    """The second part, such as `broker1` in `kafka/broker1@EXAMPLE.COM`."""
     realm: str | None
 
     @staticmethod
@@ -57,8 +57,8 @@ class _Rule(Struct, frozen=True):
     case: str
 
     def apply(self, values: Sequence[str]) -> str | None:
-        """The short name, or None if the rule does not apply; `values` are the realm and the parts.
-        Raises RuleError if the result is not a short name."""
+        """Return the short name, or None if the rule does not apply. `values` are the realm and the
+        parts. Raises RuleError if the result is not a short name."""
         if len(values) - 1 != self.parts:
             return None
 
@@ -102,12 +102,12 @@ def _rule(text: str) -> _Rule | None:
 
 
 def check_short_name_rules(rules: Sequence[str]) -> None:
-    """Check rules. Raises RuleError."""
+    """Raise RuleError if rules are invalid."""
     _rules(tuple(rules))
 
 
 def short_name(rules: Sequence[str], principal: str, default_realm: str) -> str:
-    """The short name of a principal. Raises RuleError if no rule applies, or the name is
+    """Return the short name of a principal. Raises RuleError if no rule applies, or the name is
     invalid."""
     name = KerberosName.parse(principal)
     if name.realm is None:

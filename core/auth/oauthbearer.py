@@ -1,8 +1,9 @@
 """SASL OAUTHBEARER (RFC 7628, KIP-255): the client presents a token signed by a third party.
 
-The client's only message has the token. A server that refuses it does not fail at once: it answers
-with a JSON error, the client acknowledges with one byte, and then the login fails. This file does
-not know the format of tokens: `validate` returns a token's principal, or raises why it is refused.
+The client's only message contains the token. A server that refuses it does not fail at once: it
+responds with a JSON error, the client acknowledges that with one byte, and then the login fails.
+This file does not know the format of tokens: `validate` returns a token's principal, or raises the
+reason to refuse it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Final, NamedTuple
 from pk.core.auth.sasl import AuthenticationFailed, SaslError
 
 ACKNOWLEDGED: Final = b"\x01"
-"""A client's answer to a refusal."""
+"""A client's acknowledgement of a refusal."""
 TOKEN_CHARS_MAX: Final = 256 << 10
-"""Longer tokens are not parsed."""
+"""The maximum length of a token that is parsed."""
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'
 
 _SASL_NAME: Final = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
@@ -30,27 +31,27 @@ _EXTENSION: Final = re.compile(rf"[A-Za-z]+={_VALUE}")
 
 
 class TokenRefused(Exception):
-    """A token is refused. The text is for the log, and quotes nothing of the token."""
+    """The token is refused. The text is for the log, and does not quote the token."""
 
 
 class KeysNeeded(Exception):
-    """The token cannot be checked before the provider's keys are fetched again. After that the same
-    step may be repeated."""
+    """The provider's keys must be fetched again before the token can be checked. Then the same step
+    may be repeated."""
 
 
 class ValidToken(NamedTuple):
-    """The facts that a token proves."""
+    """The claims of a valid token."""
 
     name: str
     expires_ms: int
-    """In ms since 1970."""
+    """When the token expires, in ms since 1970."""
 
 
 class OAuthBearerServer:
-    """The server's side of one exchange."""
+    """The server's side of an exchange."""
 
     def __init__(self, validate: Callable[[str], ValidToken]) -> None:
-        """`validate` raises TokenRefused, KeysNeeded."""
+        """Begin an exchange. `validate` raises TokenRefused and KeysNeeded."""
         self._validate = validate
         self._refusal: str | None = None
         self.user: str | None = None
@@ -80,11 +81,11 @@ class OAuthBearerServer:
 
 
 class OAuthBearerClient:
-    """The client's side of one exchange."""
+    """The client's side of an exchange."""
 
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
-        """Raises SaslError if the token or the extensions contain characters that cannot be
-        sent."""
+        """Begin an exchange. Raises SaslError if the token or the extensions contain characters
+        that cannot be sent."""
         pairs = [f"{key}={value}" for key, value in (extensions or {}).items()]
         for pair in pairs:
             if not _EXTENSION.fullmatch(pair) or pair.startswith("auth="):
@@ -96,7 +97,8 @@ class OAuthBearerClient:
         self.complete = False
 
     def step(self, data: bytes) -> bytes:
-        """The message with the token, then an empty one; or the acknowledgement of a refusal."""
+        """Return the message with the token, and then an empty message or the acknowledgement of a
+        refusal."""
         if not self._begun:
             self._begun = True
             return self._first
@@ -107,7 +109,7 @@ class OAuthBearerClient:
 
 
 def _parse(data: bytes) -> tuple[str, str]:
-    """The authorization id, often empty, and the token."""
+    """Parse a message. Returns the authorization id, which is often empty, and the token."""
     try:
         match = _CLIENT_FIRST.fullmatch(data.decode())
     except UnicodeDecodeError:

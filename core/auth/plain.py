@@ -1,4 +1,4 @@
-"""SASL PLAIN (RFC 4616): user and password in one message, unencrypted."""
+"""SASL PLAIN (RFC 4616): user and password in one unencrypted message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INVALID = "Authentication failed: Invalid username or password"
 
 
 class PlainServer:
-    """The server's side, with the passwords of all users."""
+    """The server's side of an exchange, with the passwords of all users."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
@@ -35,7 +35,7 @@ class PlainServer:
         if not password:
             raise SaslError("Authentication failed: password not specified")
         expected = self._passwords.get(user)
-        # Digests have the same length, and an unknown user takes as long as a known one.
+        # Digests all have the same length, and an unknown user takes as long as a known one.
         same = compare_digest(
             sha256(password.encode()).digest(), sha256((expected or "").encode()).digest()
         )
@@ -51,7 +51,7 @@ class PlainServer:
 
 
 class PlainClient:
-    """The client's side."""
+    """The client's side of an exchange."""
 
     def __init__(self, user: str, password: str) -> None:
         self._user = user
@@ -59,7 +59,7 @@ class PlainClient:
         self.complete = False
 
     def step(self, data: bytes) -> bytes:
-        """The only message. Raises SaslError if the server wants more."""
+        """Return the only message. Raises SaslError if the server asks for more."""
         if self.complete:
             if data:
                 raise SaslError("the server answered PLAIN with a challenge")

@@ -7,17 +7,17 @@ from typing import Final
 from msgspec import Struct
 
 USER: Final = "User"
-"""The type of every principal that a connection of Kafka's own protocols authenticates as."""
+"""The type of all principals that authenticate by Kafka's own protocols."""
 
 
 class KafkaPrincipal(Struct, frozen=True):
-    """The name of a client for ACLs and quotas: `User:alice`."""
+    """The identity of a client for ACLs and quotas, such as `User:alice`."""
 
     type: str
     name: str
     token_authenticated: bool = False
-    """Whether it was authenticated by a delegation token. As in Kafka, that does not make it
-    another principal."""
+    """Whether the client was authenticated by a delegation token. As in Kafka, it is the same
+    principal nevertheless."""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not KafkaPrincipal:
@@ -32,7 +32,8 @@ class KafkaPrincipal(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> KafkaPrincipal:
-        """Parse `TYPE:NAME`; the name may contain colons. Raises ValueError in Apache's words."""
+        """Parse `TYPE:NAME`; the name may contain colons. Raises ValueError with Apache's
+        message."""
         kind, colon, name = text.partition(":")
         if not text:
             raise ValueError(

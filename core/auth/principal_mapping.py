@@ -26,7 +26,7 @@ _REFERENCE: Final = re.compile(r"\$([0-9]{1,9})")
 
 
 class RuleError(ValueError):
-    """Invalid rules."""
+    """The rules are invalid."""
 
 
 class _Rule(Struct, frozen=True):
@@ -65,8 +65,8 @@ def _rule(rule: str, pattern: str, replacement: str, case: str) -> _Rule:
 
 
 def _with_literals(replacement: str, groups: int) -> str:
-    """The replacement with a backslash before each `$NUMBER` without a group, if there are groups.
-    As in Kafka, a second one is then not found at its old position, and fails."""
+    """Return the replacement with a backslash before each `$NUMBER` without a group, if there are
+    groups. As in Kafka, a second such `$NUMBER` is not found at its old position, and fails."""
     if not groups:
         return replacement
     text = replacement
@@ -80,12 +80,12 @@ def _with_literals(replacement: str, groups: int) -> str:
 
 
 def check_rules(text: str) -> None:
-    """Check rules. Raises RuleError."""
+    """Raise RuleError if rules are invalid."""
     _rules(text)
 
 
 def mapped_name(rules: str, subject: str) -> str:
-    """The principal's name for a subject. Raises RuleError if no rule applies."""
+    """Return the principal's name for a subject. Raises RuleError if no rule applies."""
     for rule in _rules(rules):
         name = subject if rule is None else rule.apply(subject)
         if name is not None:

@@ -13,21 +13,22 @@ GSSAPI: Final = "GSSAPI"
 
 
 class SaslError(Exception):
-    """An exchange failed. The text is for the log: the peer learns only that it failed."""
+    """The exchange has failed. The text is for the log: the peer learns only that the exchange
+    failed."""
 
 
 class AuthenticationFailed(SaslError):
-    """An exchange failed, and the peer may learn the text. It is the same whether the user or the
-    password is wrong."""
+    """The exchange has failed, and the peer may see the text. It does not reveal whether the user
+    or the password is wrong."""
 
     def __init__(self, said: str, why: str | None = None) -> None:
-        """`said` is for the peer; `why`, for the log, has more detail."""
+        """Create the error. `said` is for the peer; `why` is for the log, and has more detail."""
         super().__init__(said)
         self.why = why or said
 
 
 class ServerExchange(Protocol):
-    """The server's side of one mechanism."""
+    """The server's side of an exchange."""
 
     @property
     def user(self) -> str | None:
@@ -50,14 +51,14 @@ class ServerExchange(Protocol):
 
 
 class ClientExchange(Protocol):
-    """The client's side of one mechanism."""
+    """The client's side of an exchange."""
 
     @property
     def complete(self) -> bool:
-        """Whether the client has nothing more to send, and the server has proved its identity where
-        required."""
+        """Whether the client has nothing more to send, and the server has proved its identity if
+        the mechanism requires that."""
         ...
 
     def step(self, data: bytes) -> bytes:
-        """Answer the server's message; the first call answers b"". Raises SaslError."""
+        """Answer the server's message. The first call passes b"". Raises SaslError."""
         ...

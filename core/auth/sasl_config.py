@@ -1,8 +1,8 @@
 """A broker's SASL configuration on one listener, interpreted as by Apache Kafka.
 
 A key may be specific to a listener (`listener.name.clients.sasl.enabled.mechanisms`), and a login
-must be specific to a listener and a mechanism (`listener.name.clients.plain.sasl.jaas.config`):
-without these prefixes Kafka's brokers ignore it.
+must be specific to a listener and a mechanism (`listener.name.clients.plain.sasl.jaas.config`).
+Kafka's brokers ignore a login without these prefixes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 
 
 def enabled_mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
-    """`sasl.enabled.mechanisms` of a listener."""
+    """Return `sasl.enabled.mechanisms` of a listener."""
     return cast("tuple[str, ...]", listener_value(config, listener, "sasl.enabled.mechanisms"))
 
 
 def login_of(config: BrokerConfig, listener: str, mechanism: str) -> Login | None:
-    """The login of a listener and a mechanism; None if there is none. Raises ConfigError, without
+    """Return the login of a listener and a mechanism, or None. Raises ConfigError, without
     secrets."""
     name = listener_key(listener, JAAS, mechanism)
     text = config.given(name)
@@ -60,7 +60,7 @@ def login_of(config: BrokerConfig, listener: str, mechanism: str) -> Login | Non
 
 
 def kerberos_login(config: BrokerConfig, listener: str) -> KerberosLogin:
-    """The keytab and the principal of a listener that enables GSSAPI. Raises ConfigError."""
+    """Return the keytab and the principal of a listener that enables GSSAPI. Raises ConfigError."""
     name = listener_key(listener, JAAS, GSSAPI)
     login = login_of(config, listener, GSSAPI)
     if login is None:
@@ -79,7 +79,7 @@ def kerberos_login(config: BrokerConfig, listener: str) -> KerberosLogin:
 
 
 def short_name_rules(config: BrokerConfig, listener: str) -> tuple[str, ...]:
-    """`sasl.kerberos.principal.to.local.rules` of a listener."""
+    """Return `sasl.kerberos.principal.to.local.rules` of a listener."""
     return cast("tuple[str, ...]", listener_value(config, listener, SHORT_NAMES, GSSAPI))
 
 

@@ -1,12 +1,13 @@
 """Authenticates a connection by SASL: SaslHandshake, then the messages of a mechanism (KIP-43,
 KIP-152, KIP-368).
 
-After SaslHandshake v0 the mechanism's messages are plain frames, after v1 they are in
-SaslAuthenticate requests. Before the handshake a client may ask for ApiVersions, once; every other
-request ends the connection, before its body is read. A client that authenticates again follows the
+After SaslHandshake v0, the mechanism's messages are plain frames; after v1, they are in
+SaslAuthenticate requests. Before the handshake, a client may send ApiVersions once. Any other
+request ends the connection before its body is read. A client that authenticates again follows the
 same steps on the open connection, and must be the same principal.
 
-The machine takes and returns whole frames; a failure raises `Refused`, which has the last answer.
+The machine takes and returns whole frames. A failure raises `Refused`, which contains the last
+response.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SASL_AUTHENTICATE: Final = 36
 
 
 class Refused(ProtocolError):
-    """The connection must end. `parts` are still sent to the client, with a delay if
+    """The connection must end. `parts` are the last response, which is delayed if
     `credentials_failed`."""
 
     def __init__(
@@ -49,10 +50,10 @@ class Refused(ProtocolError):
     ) -> None:
         super().__init__(why)
         self.unexpected = unexpected
-        """A request that came instead of a token: it gets the error response ILLEGAL_SASL_STATE."""
+        """A request that arrived instead of a token. It gets the error ILLEGAL_SASL_STATE."""
         self.parts = list(parts)
         self.credentials_failed = credentials_failed
-        """Whether it was a login attempt, after which the next one must wait."""
+        """Whether credentials were tried, after which the client's next attempt must wait."""
 
 
 class Mechanisms(Protocol):
@@ -64,20 +65,21 @@ class Mechanisms(Protocol):
         ...
 
     def begin(self, name: str) -> ServerExchange:
-        """Start a new exchange of an enabled mechanism."""
+        """Begin an exchange of an enabled mechanism."""
         ...
 
     def session_ms_max(self, name: str) -> int:
-        """The maximum duration of a session (`connections.max.reauth.ms`); 0 for unlimited."""
+        """The maximum duration of a session (`connections.max.reauth.ms`), or 0 for unlimited."""
         ...
 
     def now_ms(self) -> int:
-        """The time of day, in ms since 1970."""
+        """Return the time of day, in ms since 1970."""
         ...
 
 
 AnswerVersions = Callable[[RequestHead, memoryview], tuple[list[Part], bool]]
-"""(head, frame) → the response to ApiVersions, and whether it succeeded."""
+"""Returns the response to an ApiVersions request in (head, frame), and whether the request
+succeeded."""
 
 
 class _Phase(Enum):
@@ -88,31 +90,31 @@ class _Phase(Enum):
 
 
 class Session(Struct, frozen=True):
-    """The identity of a connection, and its duration."""
+    """The identity of a connection, and how long it is valid."""
 
     principal: KafkaPrincipal
     mechanism: str
     lifetime_ms: int
-    """0 for unlimited."""
+    """How long the session is valid, or 0 for unlimited."""
 
 
 class SaslServer(Struct):
-    """Authenticates one session. For a client that authenticates again, `before` is its current
+    """Authenticates one session. If the client authenticates again, `before` is its current
     session."""
 
     mechanisms: Mechanisms
     answer_versions: AnswerVersions
     before: Session | None = None
     session: Session | None = None
-    """Set once the client is authenticated."""
+    """The session, once the client is authenticated."""
     _phase: _Phase = _Phase.VERSIONS_OR_HANDSHAKE
     _mechanism: str = ""
     _bare: bool = False
     _exchange: ServerExchange | None = None
 
     def take(self, frame: memoryview) -> list[Part]:
-        """Answer one frame. Raises Refused, ProtocolError, and KeysNeeded, after which the same
-        frame may be passed again."""
+        """Handle one frame, and return the response. Raises Refused, ProtocolError, and KeysNeeded,
+        after which the same frame may be passed again."""
         if self._phase is not _Phase.TOKENS:
             return self._before_tokens(frame)
         if self._bare:
@@ -159,7 +161,7 @@ class SaslServer(Struct):
         except SaslError as e:
             raise Refused(_why(e), credentials_failed=True) from e
         if not answer and self.session is not None and self._mechanism == GSSAPI:
-            return []  # Java's server has no final message there
+            return []  # Java's server sends no final message in this case.
         return [len(answer).to_bytes(4, "big") + answer]
 
     def _authenticate(self, frame: memoryview) -> list[Part]:
@@ -213,7 +215,7 @@ class SaslServer(Struct):
             )
         lifetime_ms = self.mechanisms.session_ms_max(self._mechanism)
         if expires_ms is not None:
-            # 0 would mean unlimited, and a credential that expires right now has expired.
+            # At least 1, because 0 would mean unlimited.
             left_ms = max(expires_ms - self.mechanisms.now_ms(), 1)
             lifetime_ms = min(lifetime_ms or left_ms, left_ms)
         self.session = Session(principal, self._mechanism, lifetime_ms)
@@ -230,7 +232,7 @@ class SaslServer(Struct):
 
 
 def _why(error: SaslError) -> str:
-    """The reason for a failed exchange, for the log."""
+    """Return the reason for a failed exchange, for the log."""
     return error.why if isinstance(error, AuthenticationFailed) else str(error)
 
 

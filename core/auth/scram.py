@@ -1,7 +1,7 @@
 """SCRAM (RFC 5802, RFC 7677): both sides prove that they know a password without sending it.
 
 A server stores a salt, a number of iterations and two keys derived from them and the password,
-never the password. The client sends its name and a nonce; the server answers with the salt, the
+never the password. The client sends its name and a nonce. The server answers with the salt, the
 iterations and the rest of the nonce. Then the client sends a proof that requires the password, and
 the server one that requires the keys.
 
@@ -27,13 +27,15 @@ from msgspec import Struct
 from pk.core.auth.sasl import SCRAM_SHA_256, SCRAM_SHA_512, AuthenticationFailed, SaslError
 
 ITERATIONS_MIN: Final = 4096
-"""Kafka's servers and clients refuse fewer."""
+"""The minimum number of iterations that Kafka's servers and clients accept."""
 ITERATIONS_MAX: Final = 16384
-"""Kafka's controllers refuse more, since every login would take longer."""
+"""The maximum number of iterations that Kafka's controllers accept, because more would make every
+login slow."""
 SALT_BYTES: Final = 24
 """The size of the salts that pk creates."""
 CLIENT_ITERATIONS_MAX: Final = 10_000_000
-"""A server that asks for more is trying to keep the client busy."""
+"""The maximum number of iterations for a client. A server that asks for more tries to keep the
+client busy."""
 
 _B64: Final = r"[A-Za-z0-9+/]*={0,2}"
 _VALUE: Final = r"[^,\0]+"
@@ -53,42 +55,41 @@ _DIGITS36: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Mechanism(IntEnum):
-    """SCRAM with a hash, by its number in Kafka's protocol."""
+    """SCRAM with a hash, numbered as in Kafka's protocol."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
     @property
     def sasl_name(self) -> str:
-        """`SCRAM-SHA-256`."""
+        """The name of the mechanism in SASL, such as `SCRAM-SHA-256`."""
         return self.name.replace("_", "-")
 
     @property
     def hash_name(self) -> str:
-        """The hash, as hashlib calls it."""
+        """The name of the hash in hashlib."""
         return "sha256" if self is Mechanism.SCRAM_SHA_256 else "sha512"
 
     @classmethod
     def named(cls, sasl_name: str) -> Mechanism:
-        """The mechanism with a SASL name. Raises ValueError."""
+        """Return the mechanism with a SASL name. Raises ValueError."""
         return {SCRAM_SHA_256: cls.SCRAM_SHA_256, SCRAM_SHA_512: cls.SCRAM_SHA_512}[sasl_name]
 
     def hmac(self, key: bytes, text: bytes) -> bytes:
-        """HMAC with the mechanism's hash."""
+        """Return the HMAC with the mechanism's hash."""
         return hmac.digest(key, text, self.hash_name)
 
     def hash(self, data: bytes) -> bytes:
-        """The mechanism's hash."""
+        """Return the mechanism's hash of data."""
         return hashlib.new(self.hash_name, data).digest()
 
     def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
-        """RFC 5802's `Hi`: slow on purpose, some 2 ms for 4,096 iterations."""
+        """Return RFC 5802's `Hi`. Slow on purpose, some 2 ms for 4,096 iterations."""
         return hashlib.pbkdf2_hmac(self.hash_name, password.encode(), salt, iterations)
 
 
 class ScramCredential(Struct, frozen=True):
-    """A server's data about one user for one mechanism. It is secret, and the repr shows nothing of
-    it."""
+    """A server's data about one user and one mechanism. It is secret, and its repr omits it."""
 
     salt: bytes
     stored_key: bytes
@@ -102,7 +103,7 @@ class ScramCredential(Struct, frozen=True):
     def of_salted_password(
         cls, mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """The credential for a salted password, as sent in AlterUserScramCredentials."""
+        """Create the credential for a salted password, as in AlterUserScramCredentials."""
         client_key = mechanism.hmac(salted, b"Client Key")
         server_key = mechanism.hmac(salted, b"Server Key")
         return cls(salt, mechanism.hash(client_key), server_key, iterations)
@@ -111,22 +112,22 @@ class ScramCredential(Struct, frozen=True):
     def of_password(
         cls, mechanism: Mechanism, password: str, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """The credential for a password; slow on purpose."""
+        """Create the credential for a password. Slow on purpose."""
         salted = mechanism.salted_password(password, salt, iterations)
         return cls.of_salted_password(mechanism, salted, salt, iterations)
 
 
 class Shape(NamedTuple):
-    """The properties of a credential that anyone can see, apart from the salt itself."""
+    """The properties of a credential that any client can see, apart from the salt itself."""
 
     iterations: int
     salt_bytes: int
     base36: bool
-    """Whether the salt consists of letters and digits, as created by Kafka's own clients."""
+    """Whether the salt consists of letters and digits, as Kafka's own clients create it."""
 
 
 def usual_shape(known: Iterable[ScramCredential]) -> Shape:
-    """The shape that most of the credentials have."""
+    """Return the shape that most of the credentials have."""
     shapes = Counter(
         Shape(c.iterations, len(c.salt), _BASE36.fullmatch(c.salt) is not None) for c in known
     )
@@ -135,10 +136,11 @@ def usual_shape(known: Iterable[ScramCredential]) -> Shape:
 
 
 def stranger(mechanism: Mechanism, name: str, secret: bytes, shape: Shape) -> ScramCredential:
-    """The fake credential of an unknown user: no password matches it, and it looks like real ones.
+    """Return the fake credential of an unknown user. No password matches it, and it looks like real
+    ones.
 
-    The salt depends on the name and on `secret`, so that a second attempt, or another broker,
-    returns the same one.
+    The salt depends on the name and on `secret`, so that a second attempt, or another broker, gives
+    the same one.
     """
     seed = f"{mechanism.sasl_name}\0{name}".encode()
     keyed = hmac.digest(secret, seed, "sha256")
@@ -150,7 +152,7 @@ def stranger(mechanism: Mechanism, name: str, secret: bytes, shape: Shape) -> Sc
 
 
 class TokenLogin(NamedTuple):
-    """The data with which a server accepts a delegation token."""
+    """The data with which a server verifies a delegation token."""
 
     owner: str
     expires_ms: int
@@ -158,7 +160,7 @@ class TokenLogin(NamedTuple):
 
 
 class ScramServer:
-    """The server's side of one exchange."""
+    """The server's side of an exchange."""
 
     def __init__(
         self,
@@ -168,8 +170,9 @@ class ScramServer:
         nonce: str,
         find_token: Callable[[str], TokenLogin | None],
     ) -> None:
-        """`find` returns the credentials of users, `find_token` those of delegation tokens by id,
-        `instead` those of unknown users; `nonce` is random, printable, without a comma."""
+        """Begin an exchange. `find` returns the credentials of users, `find_token` those of
+        delegation tokens by id, and `instead` those of unknown users. `nonce` is random and
+        printable, without a comma."""
         self._mechanism = mechanism
         self._find = find
         self._instead = instead
@@ -230,7 +233,8 @@ class ScramServer:
             raise SaslError("Invalid SCRAM client final message format")
         without_proof, binding, nonce, proof = match.groups()
         if not nonce.endswith(self._nonce):
-            # Not "differs from", as in Kafka: librdkafka before 2.6.1 has the client's part twice.
+            # As in Kafka, only the end is compared: librdkafka before 2.6.1 sends the client's part
+            # twice.
             raise SaslError("Invalid client nonce in the final client message.")
         if _bytes(binding) != self._gs2:
             raise SaslError("the client bound the exchange to another channel")
@@ -245,13 +249,13 @@ class ScramServer:
 
 
 class ScramClient:
-    """The client's side of one exchange."""
+    """The client's side of an exchange."""
 
     def __init__(
         self, mechanism: Mechanism, user: str, password: str, nonce: str, by_token: bool = False
     ) -> None:
-        """`nonce` is random, printable, without a comma. `by_token`: `user` is the id of a
-        delegation token."""
+        """Begin an exchange. `nonce` is random and printable, without a comma. With `by_token`,
+        `user` is the id of a delegation token."""
         self._mechanism = mechanism
         self._password = password
         self._nonce = nonce
@@ -262,8 +266,9 @@ class ScramClient:
         self.complete = False
 
     def step(self, data: bytes) -> bytes:
-        """The first message, the proof, and an empty one once the server has proved itself. The
-        second step is slow on purpose: see `Mechanism.salted_password`. Raises SaslError."""
+        """Return the first message, then the proof, and an empty message once the server has proved
+        its identity. The second step is slow on purpose: see `Mechanism.salted_password`. Raises
+        SaslError."""
         if not self._begun:
             self._begun = True
             return f"n,,{self._bare}".encode()

@@ -1,7 +1,7 @@
 """Unsigned tokens of OAUTHBEARER: a JWT whose algorithm is `none` (RFC 7515, appendix A.5), as
 Apache Kafka accepts and sends them if no provider is configured.
 
-They prove nothing: any client can claim any identity. They are only accepted with
+They prove nothing: any client can claim any identity. Brokers accept them only with
 `pk.sasl.oauthbearer.unsecured=true`, which is for tests and development.
 """
 
@@ -21,14 +21,14 @@ _LIFETIME_S: Final = 3600
 
 
 def asks_for_unsecured(options: Mapping[str, str]) -> bool:
-    """Whether the options of a login create an unsigned token."""
+    """Whether the options of a login specify an unsigned token."""
     return any(name.startswith(LOGIN) for name in options)
 
 
 def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
-    """The token created by a login's options: `unsecuredLoginStringClaim_NAME`,
-    `…NumberClaim_NAME`, `…ListClaim_NAME` (its first character is the separator),
-    `…PrincipalClaimName`, `…LifetimeSeconds`. Raises ValueError, which quotes no value."""
+    """Create a token from a login's options: `unsecuredLoginStringClaim_NAME`, `…NumberClaim_NAME`,
+    `…ListClaim_NAME` (its first character is the separator), `…PrincipalClaimName`,
+    `…LifetimeSeconds`. Raises ValueError, which quotes no value."""
     claims: dict[str, Any] = {}
     for name, text in options.items():
         kind, _, claim = name.partition("Claim_")
@@ -47,15 +47,16 @@ def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
     life_s = _number(lifetime, options.get(lifetime, str(_LIFETIME_S)))
     if life_s <= 0:
         raise ValueError(f"{lifetime} must be above 0")
-    # In whole ms, as in Kafka: a broker reads its clock in ms, and a token must already be valid.
+    # The claim has whole ms, as in Kafka. A broker reads its clock in ms, and the token must
+    # already be valid.
     begins_s = int(now_s * 1000) / 1000
     claims |= {"iat": begins_s, "exp": begins_s + life_s}
     return f"{_part({'alg': 'none'})}.{_part(claims)}."
 
 
 def validate_unsecured(token: str, options: Mapping[str, str], now_ms: int) -> ValidToken:
-    """The claimed principal of a token, and its expiry. `options` are those of the listener's
-    login: `unsecuredValidatorPrincipalClaimName`, `…ScopeClaimName`, `…RequiredScope`,
+    """Return the principal that a token claims, and its expiry. `options` are those of the
+    listener's login: `unsecuredValidatorPrincipalClaimName`, `…ScopeClaimName`, `…RequiredScope`,
     `…AllowableClockSkewMs`. Raises TokenRefused."""
     parts = token.split(".")
     if len(token) > TOKEN_CHARS_MAX or len(parts) != 3:
@@ -81,7 +82,7 @@ def validate_unsecured(token: str, options: Mapping[str, str], now_ms: int) -> V
 
 
 def check_validator(options: Mapping[str, str]) -> None:
-    """Raise ValueError if the options of a listener's login cannot be used."""
+    """Raise ValueError if the options of a listener's login are invalid."""
     name = f"{_VALIDATOR}AllowableClockSkewMs"
     if _number(name, options.get(name, "0")) < 0 or not options.get(name, "0").isdecimal():
         raise ValueError(f"{name} must be a number of ms")

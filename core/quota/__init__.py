@@ -1,1 +1,2 @@
-"""Client quotas without I/O: for whom they are, which one counts, and the rates they limit."""
+"""Client quotas without I/O: their entities, the quota that applies to a client, and the rates that
+quotas limit."""

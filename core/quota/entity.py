@@ -1,17 +1,18 @@
-"""Client quota entities, and which quota applies to a client (KIP-13, KIP-55, KIP-546, KIP-612).
+"""Client quota entities, and the quota that applies to a client (KIP-13, KIP-55, KIP-546, KIP-612).
 
-A quota is for a user, a client id, a client id of a user, or an address. Each of these is named, or
-is the default: all that have no quota of their own. If several quotas match a client, only one
-applies, the first of eight levels:
+The entity of a quota is a user, a client id, a client id of a user, or an address. Each of these is
+named, or is the default for all that have no quota of their own. If several quotas match a client,
+only one applies, the first of eight levels:
 
 1. the user with the client id                    5. any user with any client id
 2. the user with any client id                    6. any user
 3. the user                                       7. the client id
 4. any user with the client id                    8. any client id
 
-Each key goes through the levels separately: a user's `producer_byte_rate` does not hide a
-client id's `consumer_byte_rate`. Clients share the rate of a quota that does not tell them apart:
-all connections of a user under level 3, or 6, each client id of a user under levels 1, 2, 4 and 5.
+Each key goes through the levels separately: a user's `producer_byte_rate` does not hide a client
+id's `consumer_byte_rate`. Clients that a quota does not distinguish share its rate: all connections
+of a user under levels 3 and 6, and all connections of one client id of a user under levels 1, 2, 4
+and 5.
 
 A client without a client id has the quotas of its user only, as in Apache Kafka.
 """
@@ -39,15 +40,15 @@ CLIENT_KEYS: Final = (
     REQUEST_PERCENTAGE,
     CONTROLLER_MUTATION_RATE,
 )
-"""Keys for the quota of a user or a client id."""
+"""The keys of quotas for users and client ids."""
 IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
-"""Keys for the quota of an address."""
+"""The keys of quotas for addresses."""
 WHOLE_KEYS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE})
-"""Keys whose values are whole numbers."""
+"""The keys whose values are whole numbers."""
 
 
 def is_address(name: str) -> bool:
-    """Whether what a quota of an address names is one already: it may be a host's name."""
+    """Whether the entity name of an address quota is an address. Otherwise it is a host name."""
     try:
         ip_address(name)
     except ValueError:
@@ -56,51 +57,51 @@ def is_address(name: str) -> bool:
 
 
 class EntityPart(NamedTuple):
-    """One part of what a quota is for."""
+    """One part of an entity."""
 
     entity_type: str
-    """`user`, `client-id` or `ip`."""
+    """The type: `user`, `client-id` or `ip`."""
     entity_name: str | None
-    """None for the default, which applies to all without a quota of their own."""
+    """The name, or None for the default, which applies to all that have no quota of their own."""
 
 
 Entity: TypeAlias = tuple[EntityPart, ...]
 """The entity of a quota: its parts in the order of ENTITY_TYPES."""
 
 Quotas: TypeAlias = Mapping[Entity, Mapping[str, float]]
-"""All quotas of a cluster: what each is for → its keys and values."""
+"""All quotas of a cluster: the values by key of each entity."""
 
 NO_QUOTAS: Final[Quotas] = {}
 
 
 def entity_of(parts: Mapping[str, str | None]) -> Entity:
-    """The entity with these names by type; other types than the three come last."""
+    """Return the entity with these names by type. Unknown types come last."""
     known = [EntityPart(kind, parts[kind]) for kind in ENTITY_TYPES if kind in parts]
     return (*known, *(EntityPart(*part) for part in parts.items() if part[0] not in ENTITY_TYPES))
 
 
 def entity_text(entity: Iterable[tuple[str, str | None]]) -> str:
-    """An entity in words: `user alice, default client-id`."""
+    """Describe an entity in words: `user alice, default client-id`."""
     return ", ".join(
         f"default {kind}" if name is None else f"{kind} {name}" for kind, name in entity
     )
 
 
 class Limit(NamedTuple):
-    """The quota that counts for a client."""
+    """The quota that applies to a client."""
 
     value: float
     group: tuple[str, str]
-    """(user, client id) of the clients that share it; "" for all."""
+    """The (user, client id) that identifies the clients that share the quota. "" stands for all."""
 
 
 class QuotaTable:
-    """The quotas of one key for users and client ids, as they are looked up."""
+    """The quotas of one key for users and client ids, arranged for lookups."""
 
     __slots__ = ("_clients", "_found", "_pairs", "_users")
 
     REMEMBERED_MAX: Final = 10_000
-    """Clients whose limit is remembered."""
+    """The maximum number of clients whose limit is cached."""
 
     def __init__(self, quotas: Quotas, key: str) -> None:
         self._pairs: dict[tuple[str | None, str | None], float] = {}
@@ -122,7 +123,7 @@ class QuotaTable:
         return bool(self._pairs or self._users or self._clients)
 
     def limit(self, user: str, client_id: str) -> Limit | None:
-        """The limit that applies to a client, or None."""
+        """Return the limit that applies to a client, or None."""
         who = user, client_id
         try:
             return self._found[who]

@@ -1,4 +1,5 @@
-"""Limits the partitions that one request may create or delete (KIP-599); each takes one token."""
+"""Limits the number of partitions that one request may create or delete (KIP-599). Each partition
+takes one token."""
 
 from __future__ import annotations
 
@@ -7,10 +8,9 @@ from pk.core.quota.rates import TokenBucket
 
 
 class Mutations:
-    """The tokens of one request. A strict one refuses a topic while the bucket is below zero;
-    clients that know the error wait and retry. A permissive one, for older clients, refuses
-    nothing, and only says how long to wait.
-    """
+    """The tokens that one request takes. If `strict`, a topic is refused while the bucket is below
+    zero; clients that know the error wait and retry. Otherwise, for older clients, no topic is
+    refused, and the response only says how long to wait."""
 
     def __init__(self, bucket: TokenBucket, now_s: float, *, strict: bool) -> None:
         self._bucket = bucket
@@ -20,13 +20,14 @@ class Mutations:
         self._refused = False
 
     def begin(self) -> None:
-        """Start a decision. A repeated decision first gives back the tokens it took before."""
+        """Begin a decision. If the decision is repeated, the tokens that it took before are given
+        back first."""
         if self._taken:
             self._bucket.take(-self._taken, self._now_s)
         self._taken, self._refused = 0, False
 
     def take(self, partitions: int) -> None:
-        """Take tokens for creating or deleting partitions. Raises
+        """Take tokens to create or delete partitions. Raises
         KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
         if self._strict and self._bucket.wait_ms(self._now_s):
             self._refused = True
@@ -35,7 +36,7 @@ class Mutations:
         self._taken += partitions
 
     def wait_ms(self) -> int:
-        """How long the client must wait after the decision, in ms."""
+        """Return how long the client must wait after the decision, in ms."""
         if self._refused or (self._taken and not self._strict):
             return self._bucket.wait_ms(self._now_s)
         return 0

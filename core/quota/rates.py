@@ -1,13 +1,14 @@
 """The rates that quotas limit: samples over a sliding window, and a bucket of tokens. Pure: the
-caller passes the time. Both only count past use and then say how long to wait: one large request
-may go far beyond the limit, and its client then waits until the average is right again (KIP-13).
+caller passes the time. Both only count past use and then tell how long to wait: one large request
+may greatly exceed the limit, and its client then waits until the average is within the limit again
+(KIP-13).
 
 `SampledRate` is Apache Kafka's `Rate`: the sum of the last `num` samples of `size_s` seconds each,
-divided by the time that they cover. A window that has just begun counts as if all but its last
-sample had been idle, so a client that was idle may use some seconds' worth at once.
+divided by the time that they cover. A new window counts as if all but its last sample had been
+idle, so a client that was idle may use several seconds' worth at once.
 
 `TokenBucket` is the one of KIP-599, for a few large requests: it refills at the rate of the quota,
-and holds at most what a whole window allows. It may go below zero; then the client waits until it
+and holds at most the tokens of a whole window. It may go below zero; then the client waits until it
 is back at zero.
 """
 
@@ -17,26 +18,26 @@ from collections import deque
 from math import isfinite
 
 WAIT_MS_MAX = (1 << 31) - 1
-"""The longest wait that an answer can tell of."""
+"""The longest wait that fits into a response."""
 
 
 class SampledRate:
-    """How much has passed a second, over a sliding window, and how much may."""
+    """The measured rate per second over a sliding window, and its limit."""
 
     __slots__ = ("_sample_s", "_samples", "_total", "last_s", "limit")
 
     def __init__(self, limit: float, samples: int, sample_s: float) -> None:
-        """`limit` is per second."""
+        """Create a rate without samples. `limit` is per second."""
         self.limit = limit
         self.last_s = 0.0
-        """When something passed last."""
+        """The time of the last recorded value."""
         self._sample_s = sample_s
         self._samples: deque[list[float]] = deque(maxlen=samples)
-        """[when it began, how much], oldest first."""
+        """[start of the sample in s, sum of its values], oldest first."""
         self._total = 0.0
 
     def record(self, value: float, now_s: float) -> None:
-        """Add `value` to the current sample; a negative value takes back an earlier one."""
+        """Add `value` to the current sample. A negative value takes back an earlier one."""
         samples = self._samples
         self.last_s = now_s
         if samples and now_s - samples[-1][0] < self._sample_s:
@@ -48,13 +49,13 @@ class SampledRate:
         self._total += value
 
     def measured(self, now_s: float) -> float:
-        """How much a second, over the window."""
+        """Return the rate per second over the window."""
         self._purge(now_s)
         return self._total / self._window_s(now_s)
 
     def wait_ms(self, now_s: float) -> int:
-        """The time until the rate is within its limit, if nothing else is recorded; 0 if it already
-        is. If the limit is 0, a window."""
+        """Return the time until the rate is within its limit if nothing else is recorded, or 0 if
+        it already is. If the limit is 0, return the length of the window."""
         self._purge(now_s)
         if self._total <= 0:
             return 0
@@ -72,11 +73,11 @@ class SampledRate:
         while samples and samples[0][0] <= oldest:
             self._total -= samples.popleft()[1]
         if not samples:
-            self._total = 0.0  # what rounding left
+            self._total = 0.0  # Clear rounding errors.
 
     def _window_s(self, now_s: float) -> float:
-        """The time that the samples cover; one that has just begun counts all samples but the
-        last."""
+        """Return the time that the samples cover. For a new window, all samples but the last count
+        in full."""
         samples, size = self._samples, self._sample_s
         elapsed_s = now_s - samples[0][0] if samples else 0.0
         whole, least = int(elapsed_s / size), (samples.maxlen or 1) - 1
@@ -86,19 +87,19 @@ class SampledRate:
 
 
 class TokenBucket:
-    """A bucket of tokens: the work that may still be done at once."""
+    """A bucket of tokens, each of which allows a unit of work."""
 
     __slots__ = ("_at_s", "_tokens", "_window_s", "last_s", "limit")
 
     def __init__(self, limit: float, samples: int, sample_s: float, now_s: float) -> None:
-        """`limit` is per second. The bucket is full."""
+        """Create a full bucket. `limit` is in tokens per second."""
         self.limit = limit
         self._window_s = samples * sample_s
         self._tokens = limit * self._window_s
         self._at_s = self.last_s = now_s
 
     def set_limit(self, limit: float, now_s: float) -> None:
-        """Another limit from here on."""
+        """Change the limit from now on."""
         self._refill(now_s)
         self.limit = limit
 
@@ -109,7 +110,7 @@ class TokenBucket:
         self.last_s = now_s
 
     def wait_ms(self, now_s: float) -> int:
-        """The time until more may be done; 0 if it may be done now."""
+        """Return the time until more work may be done, or 0 if it may be done now."""
         self._refill(now_s)
         if not self._tokens < 0:
             return 0
