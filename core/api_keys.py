@@ -31,7 +31,7 @@ BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 """Served on controllers' listeners, for brokers."""
 BOTH: Final = "both"
-"""Served on both kinds of listeners, each with its own node's knowledge."""
+"""Served on both kinds of listeners, from the state of the node that serves it."""
 FORWARDED: Final = "forwarded"
 """Handled by the controller. Brokers forward it unchanged (KIP-590)."""
 DIVIDED: Final = "divided"
@@ -44,41 +44,41 @@ class ApiKey(NamedTuple):
     key: int
     name: str
     versions: tuple[int, int]
-    """The first and last version that Apache Kafka 4.3.1 serves by default."""
+    """The first and last versions that Apache Kafka 4.3.1 serves by default."""
     flexible: int | None
-    """The first version with compact strings and tagged fields; None if there is none."""
+    """The first version with compact strings and tagged fields, or None."""
     folder: str
     """The folder of core/api with the handler's module."""
     served: Served
     oldest: int | None = None
     """The first version that pk serves, if Apache Kafka has since removed it."""
     controller_module: str | None = None
-    """The module in core/api/controller that handles it on controllers' listeners, if different. It
-    serves no version that Apache Kafka has removed."""
+    """The module in core/api/controller that handles the API on controllers' listeners, if that
+    differs. It serves no version that Apache Kafka has removed."""
     waits: bool = False
-    """Whether later requests on the same connection are handled while one of these waits; the
-    responses keep their order."""
+    """Whether later requests on the same connection are handled while a request of this API waits.
+    The responses keep their order."""
     reads: bool = False
-    """Whether the API is known to change nothing visible to others."""
+    """Whether the API is known to have no effects that others can see."""
     only_with: str | None = None
-    """The config key without which brokers do not serve it."""
+    """The config key without which brokers do not serve the API."""
     needs: tuple[Need, ...] = ()
     """The permissions that a client needs, in the order of the checks, as in Apache Kafka 4.3.1."""
 
     @property
     def module(self) -> str:
-        """The name of the modules of its messages and of its handler."""
+        """The name of the modules with the API's messages and with its handler."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
 
     @property
     def served_versions(self) -> tuple[int, int]:
-        """The first and last version that pk serves."""
+        """The first and last versions that pk serves."""
         first, last = self.versions
         return (first if self.oldest is None else self.oldest), last
 
     @property
     def is_among_nodes(self) -> bool:
-        """Whether only brokers and controllers send it (`clusterAction` in Apache Kafka)."""
+        """Whether only brokers and controllers send the API (`clusterAction` in Apache Kafka)."""
         return bool(self.needs) and all(need.operation is O.CLUSTER_ACTION for need in self.needs)
 
 
@@ -305,10 +305,10 @@ _TABLE: Final = (
 # fmt: on
 
 API_KEYS: Final[dict[int, ApiKey]] = {row.key: row for row in _TABLE}
-"""Key → row, sorted by key."""
+"""The rows by key, sorted."""
 
 BY_NAME: Final[dict[str, ApiKey]] = {row.name: row for row in _TABLE}
-"""Name, as in "Produce" → row."""
+"""The rows by name, such as "Produce"."""
 
 UNSERVED: Final = {
     52: "Vote",

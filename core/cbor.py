@@ -1,5 +1,5 @@
-"""CBOR, for formats that are private in Kafka: metadata events, snapshots and small state files.
-The only file that uses cbor2.
+"""CBOR, for formats that are private in Kafka: metadata events, snapshots and small state files. No
+other file uses cbor2.
 
 Every document is an array [format name, version, body], so that a file identifies itself and its
 version.
@@ -20,8 +20,8 @@ def dumps(kind: str, version: int, body: Any) -> bytes:
 
 
 def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, Any]:
-    """(version, body) of a document. Raises CborError if it is damaged, of another kind, or newer
-    than the known version."""
+    """Decode (version, body) of a document. Raises CborError if it is damaged, of another kind, or
+    newer than the known version."""
     try:
         document: object = loads_plain(bytes(data))
     except CborError as e:
@@ -40,13 +40,13 @@ def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, A
 
 
 def dumps_plain(value: Any) -> bytes:
-    """`value` as plain CBOR, without kind and version: for output to others, or a part of a
-    document."""
+    """Encode `value` as plain CBOR, without kind and version, for output to other programs or for a
+    part of a document."""
     return cbor2.dumps(value)
 
 
 def loads_plain(data: bytes) -> Any:
-    """The value in plain CBOR. Raises CborError if it is damaged."""
+    """Decode plain CBOR. Raises CborError if it is damaged."""
     try:
         return cbor2.loads(data)
     except (cbor2.CBORDecodeError, ValueError, EOFError, RecursionError, OverflowError) as e:

@@ -1,7 +1,7 @@
-"""Reads durations: as people type them (`90s`, `1h30m`), and in ISO 8601, which some of Kafka's
+"""Parses durations: as people type them (`90s`, `1h30m`), and in ISO 8601, which some of Kafka's
 configs use (`PT90M`).
 
-Imports nothing slow, since the command line parses its options with this.
+Imports nothing slow, because the command line parses its options with this.
 """
 
 import re
@@ -36,7 +36,7 @@ _ISO: Final = re.compile(
 
 
 class Duration(NamedTuple):
-    """A length of time, as the value of an option."""
+    """A length of time as the value of an option."""
 
     ms: int
 
@@ -47,7 +47,7 @@ class Duration(NamedTuple):
 
 
 def ratio_ms(text: str, bare: str = "s") -> tuple[int, int]:
-    """The milliseconds of a duration, exactly, as numerator and denominator.
+    """Return the milliseconds of a duration, exactly, as numerator and denominator.
 
     A duration is a number with a unit (`500ms`, `1.5m`, `7 days`), or several of them (`1h30m`). A
     number without a unit is in the unit `bare`. Raises ValueError.
@@ -78,7 +78,7 @@ def _product(number: str, unit_ms: int) -> tuple[int, int]:
 
 
 def duration_ms(text: str, bare: str = "s") -> int:
-    """The milliseconds of a duration, rounded (see `ratio_ms`). Raises ValueError."""
+    """Return the milliseconds of a duration, rounded (see `ratio_ms`). Raises ValueError."""
     total, scale = ratio_ms(text, bare)
     found = (2 * total + scale) // (2 * scale)
     if found > _MAX_MS:
@@ -87,14 +87,14 @@ def duration_ms(text: str, bare: str = "s") -> int:
 
 
 def signed_ms(text: str) -> int:
-    """Like `duration_ms`, for a duration that may have a sign. Raises ValueError."""
+    """Parse like `duration_ms`, but accept a sign. Raises ValueError."""
     found = duration_ms(text.removeprefix("-").removeprefix("+"))
     return -found if text.startswith("-") else found
 
 
 def iso_ms(text: str) -> int:
-    """The milliseconds of an ISO 8601 duration `PnDTnHnMn.nS`, parsed like Java's `Duration.parse`.
-    Raises ValueError."""
+    """Return the milliseconds of an ISO 8601 duration `PnDTnHnMn.nS`, parsed as Java's
+    `Duration.parse` does. Raises ValueError."""
     found = _ISO.fullmatch(text)
     if found is None or not any(found.groups()[1:]):
         raise ValueError(f"not a duration: {text!r} (such as P1D, PT90M, P1DT2H)")

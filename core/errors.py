@@ -1,4 +1,4 @@
-"""Kafka's error codes, and the three kinds of errors here.
+"""Kafka's error codes, and the three kinds of errors in pk.
 
 A handler raises `KafkaError`: the client gets its code and message. `ProtocolError` means that a
 peer violates the protocol: its connection is closed. Any other exception is a bug: it is logged
@@ -185,11 +185,11 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""Codes after which the same request may succeed later."""
+"""The codes after which the same request may succeed later."""
 
 
 def error_name(code: int) -> str:
-    """The name of `code`, even if it is newer than this program."""
+    """Return the name of `code`, even if it is newer than this program."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -197,8 +197,8 @@ def error_name(code: int) -> str:
 
 
 MESSAGE_CHARS_MAX = 8_000
-"""A message may quote the client, and must still fit into a string of the protocol: 32,767 bytes of
-UTF-8."""
+"""The maximum length of a message, which may quote the client, so that it fits into a string of the
+protocol: 32,767 bytes of UTF-8."""
 
 
 Raised = TypeVar("Raised", bound=BaseException)
@@ -216,7 +216,7 @@ class KafkaError(Exception):
 
     @property
     def name(self) -> str:
-        """The code's name."""
+        """The name of the code."""
         return error_name(self.code)
 
     @property
@@ -229,9 +229,9 @@ class KafkaError(Exception):
 
 
 def without_frames(error: Raised) -> Raised:
-    """A copy of `error`, and of its cause, without their stack frames.
+    """Return a copy of `error` and its cause without their stack frames.
 
-    Frames keep their data alive, such as a request, or the decompressed records of a batch. Store
+    Frames keep their data alive, such as a request or the decompressed records of a batch. Store
     and re-raise an error in this form, because it gets another frame each time it is raised.
     """
     copy = type(error).__new__(type(error), *error.args)
@@ -243,12 +243,13 @@ def without_frames(error: Raised) -> Raised:
 
 
 def kept(error: Exception) -> Exception:
-    """`error` in a form for storing until a waiting task raises it: a KafkaError `without_frames`.
-    Any other error is a bug, and gets its traceback as a note, for the log."""
+    """Prepare `error` for being stored until a waiting task raises it. A KafkaError is copied
+    `without_frames`. Any other error is a bug, and gets its traceback as a note, for the log."""
     if isinstance(error, KafkaError):
         return without_frames(error)
     if error.__traceback__ is not None:
-        from traceback import format_tb  # rarely needed, and every command imports this file
+        # This import is rarely needed, and every command imports this file.
+        from traceback import format_tb
 
         error.add_note("Raised in:\n" + "".join(format_tb(error.__traceback__)).rstrip())
         error.__traceback__ = None
@@ -256,8 +257,8 @@ def kept(error: Exception) -> Exception:
 
 
 class ProtocolError(Exception):
-    """Bytes that are not the protocol: the connection they came from is closed."""
+    """The bytes violate the protocol. The connection from which they came is closed."""
 
 
 class TooManyElements(ProtocolError):
-    """The arrays of a message have more elements together than the caller allowed."""
+    """The arrays of a message together have more elements than the caller allows."""

@@ -32,7 +32,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 Ranges = tuple[tuple[int, int], ...]
-"""Characters: first and last of each range, in order, without adjacent ranges."""
+"""A set of characters: the first and last of each range, in order, without adjacent ranges."""
 
 _LAST: Final = 0x10FFFF
 _END_OF_LINE: Final = "\n\r\x85\u2028\u2029"
@@ -46,7 +46,7 @@ _DEPTH_MAX: Final = 50
 
 
 class JavaRegexError(ValueError):
-    """A pattern or a replacement that is invalid in Java, or not supported here."""
+    """The pattern or the replacement is invalid in Java, or not supported here."""
 
 
 def _ranges(pairs: Iterable[tuple[int, int]]) -> Ranges:
@@ -60,7 +60,7 @@ def _ranges(pairs: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def _chars(*pieces: str) -> Ranges:
-    """Ranges of characters: `az` is a range, a single character is itself."""
+    """Parse ranges of characters: `az` is a range, a single character stands for itself."""
     return _ranges((ord(piece[0]), ord(piece[-1])) for piece in pieces)
 
 
@@ -78,7 +78,7 @@ def _both(one: Ranges, other: Ranges) -> Ranges:
 
 
 def _any_case(ranges: Ranges) -> Ranges:
-    """The ranges, and the other case of their ASCII letters: `(?i)` in Java."""
+    """Return the ranges with the other case of their ASCII letters, as `(?i)` means in Java."""
     upper, lower = _both(ranges, _chars("AZ")), _both(ranges, _chars("az"))
     moved = [(low + 32, high + 32) for low, high in upper]
     moved += [(low - 32, high - 32) for low, high in lower]
@@ -175,9 +175,9 @@ class _Piece(NamedTuple):
 
     text: str
     empty: bool = False
-    """Whether it can match the empty string."""
+    """Whether the part can match the empty string."""
     captures: int = 0
-    """The number of capturing groups in it."""
+    """The number of capturing groups in the part."""
 
 
 class _Reader:
@@ -191,14 +191,14 @@ class _Reader:
         self._names: dict[str, int] = {}
         self._depth = 0
         self._quoted_until = -1
-        """The end of the text quoted by `\\Q`; -1 outside it."""
+        """The end of the text quoted by `\\Q`, or -1 outside it."""
 
     def error(self, why: str) -> JavaRegexError:
-        """The error, with its position."""
+        """Return an error with the current position."""
         return JavaRegexError(f"{why} near index {self._position}")
 
     def whole(self) -> str:
-        """The pattern in Python's syntax. Raises JavaRegexError."""
+        """Translate the whole pattern to Python's syntax. Raises JavaRegexError."""
         found = self._alternatives(_Flags())
         if self._position < len(self._pattern):
             raise self.error("Unmatched closing ')'")
@@ -206,7 +206,7 @@ class _Reader:
 
     @property
     def names(self) -> dict[str, int]:
-        """Named groups."""
+        """The numbers of named groups."""
         return self._names
 
     def _peek(self, count: int = 1) -> str:
@@ -224,7 +224,7 @@ class _Reader:
         return False
 
     def _alternatives(self, flags: _Flags) -> _Piece:
-        """Parse up to the end of the group. Flags set in it are valid until its end."""
+        """Parse up to the end of the group. Flags that are set in it apply until its end."""
         pieces: list[_Piece] = []
         empty, some_empty = True, False
         while self._position < len(self._pattern):
@@ -302,7 +302,7 @@ class _Reader:
         return text
 
     def _in_quotes(self) -> bool:
-        r"""Whether the next character is between `\Q` and `\E`; skips these marks."""
+        r"""Whether the next character is between `\Q` and `\E`. Skips these marks."""
         while True:
             if self._position == self._quoted_until:
                 self._quoted_until = -1
@@ -421,7 +421,7 @@ class _Reader:
     def _back_reference(self, flags: _Flags) -> _Piece:
         self._take()
         number = int(self._take())
-        # Further digits are included as long as there is a group with that number.
+        # Further digits belong to the number if there is a group with that number.
         while self._peek() and self._peek() in "0123456789":
             longer = number * 10 + int(self._peek())
             if longer > self._groups:
@@ -440,8 +440,8 @@ class _Reader:
         return self._reference(self._names[found[1]], flags)
 
     def _set(self) -> tuple[str, Ranges] | None:
-        """The name and the characters of an escape for a set of characters; None for other
-        escapes."""
+        """Parse an escape for a set of characters. Returns its name and the characters, or None for
+        other escapes."""
         char = self._peek(2)[1:]
         if char.lower() in _SHORT:
             self._take(2)
@@ -473,7 +473,7 @@ class _Reader:
         return name, _category(name)
 
     def _code(self) -> int:
-        """The character that an escape denotes."""
+        """Parse an escape for one character. Returns its code point."""
         self._take()
         char = self._take()
         if not char:
@@ -508,7 +508,7 @@ class _Reader:
         return code
 
     def _class(self, flags: _Flags) -> Ranges:
-        """Parse the content of brackets; the opening one has been consumed."""
+        """Parse the content of brackets. The opening bracket has been consumed."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise self.error(f"pk nests no more than {_DEPTH_MAX} classes")
@@ -518,7 +518,7 @@ class _Reader:
             operand, mixed = self._union(flags)
             closes = self._takes("]")
             if not closes:
-                self._take(2)  # &&
+                self._take(2)  # The operator &&.
             if operand is None or (mixed and not (closes and found is None)):
                 raise self.error("pk takes an intersection of plain classes: write [..&&[..]]")
             found = operand if found is None else _both(found, operand)
@@ -528,7 +528,7 @@ class _Reader:
         return _complement(found) if opposite else found
 
     def _union(self, flags: _Flags) -> tuple[Ranges | None, bool]:
-        """Parse up to the end of the class, or an intersection: returns the characters (None if
+        """Parse up to the end of the class or an intersection. Returns the characters (None if
         there are none), and whether classes and characters are mixed."""
         ranges: list[tuple[int, int]] = []
         nested = plain = 0
@@ -544,7 +544,7 @@ class _Reader:
         return _ranges(ranges), nested > 1 or (nested == 1 and plain > 0)
 
     def _members(self, flags: _Flags) -> Ranges:
-        """One character of a class, a range of them, or the characters of an escape."""
+        """Parse one character of a class, a range of them, or an escape for a set."""
         if self._peek() == "\\" and (found := self._set()) is not None:
             name, ranges = found
             self._check_case(name, flags)
@@ -579,7 +579,7 @@ def _set_of(ranges: Ranges, flags: _Flags) -> Ranges:
 
 
 class JavaRegex:
-    """A Java pattern."""
+    """A compiled Java pattern."""
 
     def __init__(self, pattern: str) -> None:
         """Compile a pattern. Raises JavaRegexError."""
@@ -599,11 +599,11 @@ class JavaRegex:
         return self._compiled.groups
 
     def matches(self, text: str) -> bool:
-        """Whether it matches the whole text: `Matcher.matches`."""
+        """Whether the pattern matches the whole text (`Matcher.matches`)."""
         return self._compiled.fullmatch(text) is not None
 
     def match_groups(self, text: str) -> tuple[str | None, ...] | None:
-        """The text and its groups; None if the pattern does not match the whole text."""
+        """Return the text and its groups, or None if the pattern does not match the whole text."""
         found = self._compiled.fullmatch(text)
         return None if found is None else (found[0], *found.groups())
 
@@ -612,8 +612,8 @@ class JavaRegex:
         return Replacement(_replacement(text, self.groups, self._names))
 
     def replace(self, text: str, replacement: Replacement, *, every: bool) -> str:
-        """`Matcher.replaceAll` or `replaceFirst`. (After an empty match Python's `sub` searches at
-        the same position, Java after it.)"""
+        """Replace the first match or every match (`Matcher.replaceFirst`, `replaceAll`). After an
+        empty match, Python's `sub` searches at the same position, but Java after it."""
         pieces: list[str] = []
         position = copied = 0
         while position <= len(text) and (match := self._compiled.search(text, position)):
@@ -630,14 +630,15 @@ class JavaRegex:
 
 
 class Replacement(NamedTuple):
-    """Literal text, and group numbers."""
+    """A parsed replacement: literal text, and numbers of groups."""
 
     pieces: tuple[str | int, ...]
 
 
 def _replacement(text: str, groups: int, names: dict[str, int]) -> tuple[str | int, ...]:
-    """`Matcher.appendReplacement`: `$1` has as many digits as form the number of a group,
-    `${name}`, and a backslash makes the next character literal."""
+    """Parse a replacement like `Matcher.appendReplacement`: `$1` has as many digits as form the
+    number of a group, `${name}` is a named group, and a backslash makes the next character
+    literal."""
     pieces: list[str | int] = []
     position = 0
     while position < len(text):
@@ -657,7 +658,7 @@ def _replacement(text: str, groups: int, names: dict[str, int]) -> tuple[str | i
 
 
 def _group_named(text: str, position: int, groups: int, names: dict[str, int]) -> tuple[int, int]:
-    """The group after a `$`, and the end of its name."""
+    """Return the number of the group after a `$`, and the end of its name."""
     if text.startswith("{", position):
         found = _NAME.match(text, position + 1)
         if found is None or not text.startswith("}", found.end()):

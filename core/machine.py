@@ -7,12 +7,12 @@ records, and sets the timers. If the log is lost or refuses the records, nothing
 
 A machine has two kinds of state.
 
-- *Durable* state is the state in its log. Only `replay` changes it, never a decision, so that
+- *Durable* state is the state in the log. Only `replay` changes it, never a decision, so that
   another coordinator that reads the log gets the same state. If an append fails, durable state is
   unchanged, and nothing must be undone.
-- *Soft* state is lost with the coordinator, and may be: which members wait for a rebalance, when a
-  session expires, which partitions still lack a marker, the image of the cluster. Decisions change
-  it directly. After a load, `loaded` creates it again. A decision whose append is refused may leave
+- *Soft* state may be lost with the coordinator: which members wait for a rebalance, when a session
+  expires, which partitions still lack a marker, the image of the cluster. Decisions change it
+  directly. After a load, `loaded` creates it again. A decision whose append is refused may leave
   it wrong: such a decision carries a function that reverts it (`take_back`). A decision that ends
   with an error reverts its own changes.
 
@@ -22,9 +22,8 @@ Decision carries (token, reply).
 An *effect* asks for something that only the runtime can do: it is data, not a callback into the
 broker. The runtime carries it out once everything that the decision depends on is safe, so that a
 failover never undoes a state that was visible outside. Its result returns to the machine as another
-decision. A coordinator that ends carries out no more effects: its successor finds the remaining
-ones in the log, and `loaded` requests them again. So an effect that is carried out twice must do no
-harm.
+decision. A coordinator that stops carries out no more effects: its successor finds the remaining
+ones in the log, and `loaded` requests them again. So carrying out an effect twice must do no harm.
 """
 
 from collections.abc import Callable, Hashable
@@ -40,7 +39,7 @@ Reply = TypeVar("Reply")
 
 class Effect(Struct, frozen=True):
     """An action of a coordinator other than writing records. Every coordinator carries out
-    `Compute`. Group coordinators also have `CreateInternalTopics` and `InitializeShareState`,
+    `Compute`. Group coordinators also carry out `CreateInternalTopics` and `InitializeShareState`,
     transaction coordinators `SendMarkers`, and share coordinators `PruneLog`."""
 
 
@@ -51,27 +50,27 @@ class Decision(Struct, Generic[Record, Reply]):
     """The records to append, in this order, all or none."""
 
     reply: Reply = cast("Any", None)
-    """The reply to the command; None if it waits for a later Decision's `answers`."""
+    """The reply to the command, or None if a later Decision has it in its `answers`."""
 
     answers: list[tuple[Hashable, Any]] = field(default_factory=new_list)
-    """Replies to commands that waited: (the token they came with, the reply)."""
+    """Replies to commands that waited: (the command's token, the reply)."""
 
     timers: list[tuple[Hashable, int | None]] = field(default_factory=new_list)
-    """Timers to set: (key, when in ms of the machine's clock; None cancels). A key has at most one
-    timer."""
+    """Timers to set: (key, time in ms of the machine's clock, or None to cancel). A key has at most
+    one timer."""
 
     take_back: Callable[[], None] | None = None
-    """Called if the append is refused: undoes the decision's changes to soft state, and the timers
-    above. None if soft state is right anyway."""
+    """A function that is called if the append is refused. It undoes the decision's changes to soft
+    state, and the timers above are not set. If it is None, nothing is undone, and they are set."""
 
     atomic: bool = True
     """False if the records may be appended in several batches, of which later ones may be refused:
     each record is valid by itself, and all together may exceed a batch."""
 
     producer_id: int = NO_PRODUCER_ID
-    """The producer whose transaction the records belong to: their batch is transactional, and they
-    take effect once that transaction's marker is in the log (`replay_end_marker`). -1 without a
-    transaction."""
+    """The producer to whose transaction the records belong, or -1. Their batch is then
+    transactional, and they take effect when that transaction's marker is in the log
+    (`replay_end_marker`)."""
     producer_epoch: int = NO_PRODUCER_EPOCH
 
     effects: list[Effect] = field(default_factory=new_list)
@@ -79,17 +78,17 @@ class Decision(Struct, Generic[Record, Reply]):
     is carried out if the append is refused."""
 
     framed: list[bytes] = field(default_factory=new_list)
-    """The records as the log has them (`frame_record`), if they were encoded ahead of the decision;
-    else empty."""
+    """The records as encoded for the log (`frame_record`), if that was done ahead of the decision,
+    otherwise empty."""
 
 
 class Compute(Effect, frozen=True):
-    """Run `work` off the loop, and decide by its result. Use it for work that would
-    block the loop for too long.
+    """Run `work` off the loop, and decide with its result. Use it for work that would block the
+    loop for too long.
 
-    `work` sees only its arguments: values that do not change while it runs. Its result may be out
-    of date when it returns, so `then(machine, result, now_ms)` must check whether it is still
-    needed. An exception of `work` is a bug in pk: the state is read from the log again.
+    `work` uses only its arguments, which do not change while it runs. Its result may be out of date
+    when it returns, so `then(machine, result, now_ms)` must check whether it is still needed. An
+    exception in `work` is a bug in pk: the state is read from the log again.
     """
 
     work: Callable[[], Any]

@@ -1,11 +1,11 @@
 """Counters, gauges and histograms, cheap enough for the path of every request.
 
-A counter is an attribute that is added to; a histogram finds its bucket in a short tuple. Neither
-has a lock: everything runs on the broker's loop. Gauges are not kept: a reader of metrics
-computes them (`Sample`), so a metric that is never read costs nothing.
+Counting is adding to an attribute; a histogram finds its bucket in a short tuple. Neither has a
+lock: everything runs on the broker's loop. Gauges are not kept: a reader of metrics computes them
+(`Sample`), so a metric that is never read costs nothing.
 
 Names are Kafka's JMX names: `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec`.
-`prometheus_name` converts them like Prometheus' JMX exporter:
+`prometheus_name` converts them as Prometheus' JMX exporter does:
 `kafka_server_brokertopicmetrics_bytesin_total`.
 """
 
@@ -26,11 +26,12 @@ BUCKETS_MS: Final = (
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0,
     10_000.0, 30_000.0,
 )  # fmt: skip
-"""The upper bounds of a histogram's buckets, in ms; there is one more bucket above the last."""
+"""The upper bounds of a histogram's buckets, in ms. There is one more bucket above the last
+bound."""
 
 
 class Counter:
-    """A value that only increases: add to `value`."""
+    """A value that only increases. Callers add to `value`."""
 
     __slots__ = ("value",)
 
@@ -48,7 +49,7 @@ class Histogram:
         self.sum_ms = 0.0
 
     def observe(self, value_ms: float, times: int = 1) -> None:
-        """Count a value, `times` times."""
+        """Count a value `times` times."""
         self.counts[bisect_left(BUCKETS_MS, value_ms)] += times
         self.sum_ms += value_ms * times
 
@@ -58,18 +59,19 @@ class Histogram:
         return sum(self.counts)
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """(upper bound in Prometheus' format, number of values up to it)."""
+        """Return (upper bound in Prometheus' format, number of values up to it) for each bucket."""
         bounds = [*(f"{bound}" for bound in BUCKETS_MS), "+Inf"]
         return list(zip(bounds, accumulate(self.counts), strict=True))
 
     def quantile(self, share: float) -> float | None:
-        """The estimated value below which this share of all values is; None without values."""
+        """Return the estimated value below which this share of all values is, or None without
+        values."""
         return quantile(self.cumulative(), share)
 
 
 def quantile(cumulative: Sequence[tuple[str, float]], share: float) -> float | None:
-    """The quantile from cumulative buckets, interpolated linearly within the bucket, like
-    Prometheus."""
+    """Return the quantile of cumulative buckets, interpolated linearly within the bucket, as
+    Prometheus does."""
     total = cumulative[-1][1] if cumulative else 0
     if total <= 0:
         return None
@@ -93,18 +95,18 @@ class Sample(Struct, frozen=True):
 
 
 class Metric(Struct, frozen=True):
-    """A metric with its values, by Kafka's name."""
+    """A metric with its values. `name` is Kafka's."""
 
     name: str
     kind: Kind
     help: str
     samples: Sequence[Sample] = field(default_factory=list[Sample])
     labels: Sequence[str] = ()
-    """The names of its samples' labels."""
+    """The names of the samples' labels."""
 
     @property
     def prometheus(self) -> str:
-        """Its name for Prometheus, without the `_total` of counters."""
+        """The name for Prometheus, without the `_total` of counters."""
         return prometheus_name(self.name)
 
 
@@ -112,10 +114,10 @@ _KAFKA_NAME: Final = re.compile(r"([\w.]+):type=([\w-]+)(?:,name=([\w-]+))?")
 
 
 def prometheus_name(name: str) -> str:
-    """The name that Prometheus' JMX exporter gives to Kafka's metric, without the `_total` of
-    counters.
+    """Return the name that Prometheus' JMX exporter gives to a metric of Kafka's, without the
+    `_total` of counters.
 
-    Raises ValueError if it is not such a name.
+    Raises ValueError for any other name.
     """
     found = _KAFKA_NAME.fullmatch(name)
     if found is None:

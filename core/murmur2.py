@@ -9,7 +9,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's murmur2 (`org.apache.kafka.common.utils.Utils.murmur2`), as an unsigned 32-bit
+    """Return Kafka's murmur2 (`org.apache.kafka.common.utils.Utils.murmur2`) as an unsigned 32-bit
     number."""
     size = len(data)
     h = _SEED ^ size

@@ -1,11 +1,12 @@
-"""The known name that a misspelled word may have meant, and the question about it in a message."""
+"""Suggestions for misspelled words: the known names that are similar, and the question about them
+in a message."""
 
 from collections.abc import Iterable, Sequence
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """The names in `known` that `word` may have meant, best first, at most three."""
-    import difflib  # slow to import, and only typos need it
+    """Return at most three names in `known` that `word` may have meant, the best first."""
+    import difflib  # This import is slow, and only typos need it.
 
     known = list(known)
     found = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
@@ -14,13 +15,13 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = ".") -> str:
-    """The end of a sentence about an unknown word: `; did you mean orders or order?`, else
+    """Return the end of a sentence about an unknown word: `; did you mean orders or order?`, or
     `otherwise`."""
     return did_you_mean_one_of(nearest(word, known), otherwise)
 
 
 def did_you_mean_one_of(names: Sequence[str], otherwise: str = ".") -> str:
-    """The same, if the names that may be meant are known."""
+    """Return the same end of a sentence for the names that `nearest` has found."""
     if not names:
         return otherwise
     *rest, last = names
@@ -28,5 +29,6 @@ def did_you_mean_one_of(names: Sequence[str], otherwise: str = ".") -> str:
 
 
 def did_you_mean_key(word: str, known: Iterable[str]) -> str:
-    """The same for a key or an option: the one name that is nearest, or nothing."""
+    """Return the same end of a sentence for a key or an option, with the nearest name only, or
+    ""."""
     return did_you_mean_one_of(nearest(word, known)[:1], "")

@@ -1,12 +1,12 @@
-"""Permissions that APIs need: the operation on a resource that the client must be allowed, and the
-result for a request without it. The numbers are those of the protocol (CreateAcls)."""
+"""The permissions that APIs need: an operation on a resource, and the result of a request without
+it. The numbers are those of the protocol (CreateAcls)."""
 
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
 
 class ResourceType(IntEnum):
-    """The kinds of resources that rules protect."""
+    """The types of resources that ACLs protect."""
 
     UNKNOWN = 0
     ANY = 1
@@ -19,7 +19,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """The operations on a resource, with the names used in ACLs."""
+    """The operations on resources, with the names used in ACLs."""
 
     UNKNOWN = 0
     ANY = 1
@@ -40,7 +40,7 @@ class Operation(IntEnum):
 
 
 class Refusal(Enum):
-    """The result for a request that lacks a permission."""
+    """The result of a request that lacks a permission."""
 
     REQUEST = "the whole request is refused before anything else is looked at"
     ANSWER = "the whole request is refused, by its handler"
@@ -54,21 +54,22 @@ class Need(NamedTuple):
     operation: Operation
     resource_type: ResourceType
     of: str
-    """The field of the request or response with the resource's name; "" for the cluster."""
+    """The field of the request or response that contains the resource's name, or "" for the
+    cluster."""
     refusal: Refusal
     when: str = ""
-    """The condition under which it is needed; "" always."""
+    """The condition under which the permission is needed, or "" for always."""
     silent: bool = False
-    """Whether the refusal has no message, although the response has a field for it."""
+    """Whether the refusal has no message, although the response has a field for one."""
 
 
 def cluster(operation: Operation, refusal: Refusal = Refusal.REQUEST, when: str = "") -> Need:
-    """An operation on the cluster."""
+    """Return the need for an operation on the cluster."""
     return Need(operation, ResourceType.CLUSTER, "", refusal, when)
 
 
 def topics(operation: Operation, of: str, refusal: Refusal = Refusal.EACH, when: str = "") -> Need:
-    """An operation on each topic at `of`."""
+    """Return the need for an operation on each topic in the field `of`."""
     return Need(operation, ResourceType.TOPIC, of, refusal, when)
 
 
@@ -79,7 +80,7 @@ def group(
     *,
     silent: bool = False,
 ) -> Need:
-    """An operation on the groups at `of`."""
+    """Return the need for an operation on each group in the field `of`."""
     return Need(operation, ResourceType.GROUP, of, refusal, silent=silent)
 
 
@@ -89,5 +90,5 @@ def transaction(
     refusal: Refusal = Refusal.REQUEST,
     when: str = "",
 ) -> Need:
-    """An operation on the transactional ids at `of`."""
+    """Return the need for an operation on each transactional id in the field `of`."""
     return Need(operation, ResourceType.TRANSACTIONAL_ID, of, refusal, when)

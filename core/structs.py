@@ -1,14 +1,14 @@
 """An addition to msgspec's structs: a field that `repr` leaves out.
 
-Nearly every class of values in pk is a `msgspec.Struct`: cheap to define, create and compare, and
-immutable with `frozen=True`. docs/architecture.md explains the benefits.
+Nearly every class of values in pk is a `msgspec.Struct`: it is cheap to define, create and compare,
+and immutable with `frozen=True`. docs/architecture.md explains the benefits.
 """
 
 from msgspec import Struct
 
 
 def repr_without(struct: Struct, *hidden: str) -> str:
-    """The repr of `struct` without some fields, such as secrets or redundant ones."""
+    """Return the repr of `struct` without some fields, such as secrets or redundant ones."""
     shown = (
         f"{name}={getattr(struct, name)!r}"
         for name in struct.__struct_fields__

@@ -2,9 +2,9 @@
 
 - *offset*: a record's number in its partition. *LEO* (log end offset): the offset of the next
   record.
-- *HW* (high watermark): records below it are on every in-sync replica; readers see nothing above
-  it.
-- *LSO* (last stable offset): the first offset of the oldest open transaction, else HW.
+- *HW* (high watermark): records below it are on every in-sync replica; readers see no records
+  above it.
+- *LSO* (last stable offset): the first offset of the oldest open transaction, or the HW.
 - *ISR*: in-sync replicas. *ELR*: eligible leader replicas (KIP-966).
 - *leader epoch*: counts the leaders of a partition; every batch has that of the leader that
   appended it.
@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 Uuid = bytes
-"""Sixteen bytes, as on the wire; `uuid_text` formats them like Kafka."""
+"""A 16-byte id as in the protocol. `uuid_text` formats it as Kafka does."""
 
 ZERO_UUID: Final[Uuid] = bytes(16)
-"""On the wire: no id."""
+"""The id that stands for none in the protocol."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -41,9 +41,10 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STA
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
-"""The special timestamps of ListOffsets in every version: the end of a partition, and its start."""
+"""The special timestamps of ListOffsets in every version, for the end of a partition and for its
+start."""
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
-"""From version 8 on: the first offset on the leader's disk."""
+"""The special timestamp for the first offset on the leader's disk, from version 8 on."""
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -56,13 +57,13 @@ NO_NODE: Final = -1
 
 new_list: Callable[[], list[Any]] = list
 new_dict: Callable[[], dict[Any, Any]] = dict
-"""Empty collections, for fields of dataclasses that are often created: `list[int]()` takes ten
-times as long as `list()`, whose element type a type checker would not know."""
+"""Return an empty collection, for fields of dataclasses that are often created. `list[int]()` takes
+ten times as long as `list()`, whose element type a type checker would not know."""
 
 MAX_TOPIC_NAME_CHARS: Final = 249
 STRING_BYTES_MAX: Final = 0x7FFF
-"""The limit of a string in the protocol, even if its length is a varint: Kafka's classes neither
-write nor read longer ones."""
+"""The maximum length of a string in the protocol, even if a varint encodes it: Kafka's classes
+neither write nor read longer ones."""
 
 
 class TopicPartition(NamedTuple):
@@ -76,33 +77,33 @@ class TopicPartition(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """`orders/0`, as pk writes a partition for people."""
+        """The partition as pk writes it for people, such as `orders/0`."""
         return f"{self.topic}/{self.partition}"
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition of one topic, by the topic's id: a topic created again with the same name has a
-    different id."""
+    """One partition of one topic, by the topic's id. A topic that is created again with the same
+    name has a different id."""
 
     topic_id: Uuid
     partition: int
 
 
 def uuid_text(value: Uuid) -> str:
-    """The 22 characters with which Kafka displays an id (base64url without padding)."""
+    """Return the 22 characters with which Kafka displays an id (base64url without padding)."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
 def new_id(random_bytes: Callable[[int], bytes]) -> Uuid:
-    """A new unique id: 128 random bits. As in Kafka, its text never begins with '-', which tools
-    would take for an option."""
+    """Return a new unique id of 128 random bits. As in Kafka, its text never begins with '-', which
+    tools would take for an option."""
     while uuid_text(value := random_bytes(16)).startswith("-"):
         pass
     return value
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """The id with this text. Raises ValueError if it is invalid."""
+    """Parse the text of an id. Raises ValueError if it is invalid."""
     try:
         value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, UnicodeEncodeError) as e:
@@ -113,7 +114,7 @@ def uuid_from_text(text: str) -> Uuid:
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`, by which Kafka maps groups and transactional ids to
+    """Return Java's `String.hashCode`, by which Kafka maps groups and transactional ids to
     coordinators."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
@@ -123,9 +124,10 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinator_partition(key: str, partitions: int) -> int:
-    """The partition of an internal topic for the state of group or transactional id `key`.
+    """Return the partition of an internal topic with the state of the group or transactional id
+    `key`.
 
-    Kafka's `Utils.abs` is the absolute value, and 0 for the one Java number without one.
+    Kafka's `Utils.abs` returns the absolute value, and 0 for the only Java integer without one.
     """
     value = java_string_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partitions
@@ -139,5 +141,5 @@ class _NewTuple(Protocol):
 
 
 new_tuple: Final[_NewTuple] = cast(_NewTuple, tuple.__new__)  # pyright: ignore[reportUnknownMemberType]  # of no one type of tuple
-"""Create a NamedTuple from all of its `values`, without its own constructor. That would take 0.1 µs
-more for each record that is read."""
+"""Create a NamedTuple from all of its `values` without calling its own constructor, which would
+take 0.1 µs more for each record that is read."""

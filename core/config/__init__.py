@@ -1,7 +1,8 @@
 """Configuration: every key of brokers, topics, groups and client metrics, and typed views of them.
 
 The tables are text, one file for each subject (`broker_keys.py`, `topic_keys.py`, ...); `keys.py`
-reads them, `tables.py` has all of them by name, and `views.py` parses given values.
+reads them, `tables.py` has all of them by name, and `views.py` parses the values of a
+configuration.
 """
 
 from pk.core.config.keys import (

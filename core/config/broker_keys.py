@@ -354,7 +354,7 @@ unclean.recovery.strategy STRING Balanced valid=Balanced,Aggressive,None dynamic
 unclean.recovery.timeout.ms LONG 300000 valid=1.. dynamic=cluster
     How long the strategy Aggressive waits for replicas, in ms.
 """
-"""pk's own keys: those for features that Kafka does not have, and those planned in KIP-966."""
+"""pk's own keys: for features that Kafka does not have, and for those planned in KIP-966."""
 
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate LONG 9223372036854775807 valid=0.. dynamic=cluster
@@ -366,4 +366,4 @@ leader.replication.throttled.rate LONG 9223372036854775807 valid=0.. dynamic=clu
 replica.alter.log.dirs.io.max.bytes.per.second LONG 9223372036854775807 valid=0.. dynamic=cluster
     How fast replicas move between this broker's directories, in bytes a second.
 """
-"""Keys that only the cluster sets, never a file."""
+"""Keys that are only set in the cluster, never in a file."""

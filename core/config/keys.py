@@ -1,13 +1,14 @@
 """Configuration keys: their type, default, bounds and scope, and the parsing of values.
 
-The tables (`*_keys.py`) are text, because a table of 340 keys should read as one: a line that
-defines the key,
+The tables (`*_keys.py`) are text, because a table of 340 keys should look like a table. Each entry
+is a line that defines the key,
 
     NAME TYPE DEFAULT [valid=BOUNDS] [dynamic=cluster|broker]
 
-and, indented below it, one sentence of documentation. `null` is no default, `required` a key that
-must be given, `""` the empty string. Bounds are `1..` (at least), `1..9` (between), `-1|1..9` (or),
-`a,b,c` (one of), `~a,b` (the same, in any case), `*a,b` (a list of these), `nonempty`, `nonzero`.
+and, indented below it, one sentence of documentation. The default is `null` if there is none,
+`required` if the key must be set, and `""` for the empty string. Bounds are `1..` (at least),
+`1..9` (between), `-1|1..9` (or), `a,b,c` (one of), `~a,b` (the same, in any case), `*a,b` (a list
+of these), `nonempty`, `nonzero`.
 """
 
 import math
@@ -26,11 +27,11 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(ValueError):
-    """A refused key or value; the text is one sentence that names the key."""
+    """A key or a value is refused. The text is one sentence that names the key."""
 
 
 class Type(IntEnum):
-    """The types of values, with their numbers in DescribeConfigs (KIP-569)."""
+    """The types of values, numbered as in DescribeConfigs (KIP-569)."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -45,14 +46,14 @@ class Type(IntEnum):
 
 
 class Scope(IntEnum):
-    """The scopes in which a broker key may change at runtime (KIP-226)."""
+    """How a broker key may change at runtime (KIP-226)."""
 
     READ_ONLY = 0
     PER_BROKER = 1
-    """Set for single brokers only, never as the cluster-wide default."""
+    """The key may change for single brokers, but not as the cluster-wide default."""
 
     CLUSTER_WIDE = 2
-    """Set for single brokers, or as the cluster-wide default."""
+    """The key may change for single brokers and as the cluster-wide default."""
 
 
 _INT_BITS: Final = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}
@@ -66,7 +67,7 @@ class Key(Struct, frozen=True):
     name: str
     type: Type
     default: str | None
-    """The text, or None."""
+    """The text of the default, or None."""
 
     doc: str
     valid: str = ""
@@ -75,7 +76,7 @@ class Key(Struct, frozen=True):
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is a secret: never returned, never logged."""
+        """Whether the value is a secret, which is never returned and never logged."""
         return self.type in (Type.PASSWORD, Type.UNKNOWN)
 
     @property
@@ -94,17 +95,18 @@ class Key(Struct, frozen=True):
         return value
 
     def default_value(self) -> Value:
-        """The parsed default. (A default may be out of bounds: null and "" mean "not set".)"""
+        """Return the parsed default. (A default may be out of bounds: null and "" mean "not
+        set".)"""
         return None if self.default is None else self._convert(self.default)
 
     def text(self, value: Value) -> str | None:
-        """`value` as DescribeConfigs prints it; None for a secret."""
+        """Return `value` as DescribeConfigs prints it, or None for a secret."""
         if value is None or self.sensitive:
             return None
         return value_text(value)
 
     def invalid(self, text: str, why: str) -> ConfigError:
-        """The error for a value, in Apache's words, since scripts match them."""
+        """Return the error for a value, with Apache's message, because scripts match it."""
         shown = "[hidden]" if self.sensitive else text[:80]
         return ConfigError(f"Invalid value {shown} for configuration {self.name}: {why}")
 
@@ -126,7 +128,7 @@ class Key(Struct, frozen=True):
             return number
         if kind is Type.DOUBLE:
             try:
-                if "_" in text:  # Python would accept 1_0 as ten
+                if "_" in text:  # Python would accept 1_0 as 10.
                     raise ValueError
                 return float(text)
             except ValueError:
@@ -142,11 +144,11 @@ _REQUIREMENTS: Final = {
     "log.roll.jitter.ms": "must be greater than or equal to 0",
     "log.roll.ms": "must be greater than or equal to 1",
 }
-"""Bounds that Apache Kafka checks apart from a key's definition, and its wording for them."""
+"""Bounds that Apache Kafka checks separately from a key's definition, and its messages for them."""
 
 
 class _Bounds(Struct, frozen=True):
-    """The constraint on a value beyond its type."""
+    """The constraints on a value beyond its type."""
 
     low: float | None = None
     high: float | None = None
@@ -174,8 +176,8 @@ class _Bounds(Struct, frozen=True):
             raise ConfigError(f"{key.name} must not be 0")
 
     def _wanted(self, value: float) -> str:
-        """The requirement for a number out of bounds; without an exception, only the bound that was
-        crossed."""
+        """Return the requirement that a number out of bounds violates. With the exception `also`,
+        it names both bounds, otherwise the violated one."""
         low, high = (None if x is None else f"{x:.0f}" for x in (self.low, self.high))
         if self.also is not None and high is not None:
             return f"between {low} and {high} or equal to {self.also:.0f}"
@@ -193,8 +195,7 @@ class _Bounds(Struct, frozen=True):
 
 
 def _check_requirement(key: Key) -> None:
-    """Reject a value out of bounds in the words of Apache's requirement, if there is one. Raises
-    ConfigError."""
+    """Raise ConfigError with Apache's message for the key's requirement, if there is one."""
     if key.name in _REQUIREMENTS:
         raise ConfigError(f"requirement failed: {key.name} {_REQUIREMENTS[key.name]}")
 
@@ -221,7 +222,7 @@ def _parse_bounds(text: str) -> _Bounds:
 
 
 def value_text(value: Value) -> str:
-    """`value` as Kafka prints it: `true`, `1,2`, `0.5`."""
+    """Return `value` as Kafka prints it: `true`, `1,2`, `0.5`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -232,7 +233,7 @@ def value_text(value: Value) -> str:
 
 
 def _java_double(value: float) -> str:
-    """`Double.toString` of Java: 1.0E10 for ten billion, 0.5 for a half."""
+    """Return Java's `Double.toString`: 1.0E10 for ten billion, 0.5 for a half."""
     if not math.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -247,7 +248,7 @@ _SCOPES: Final = {"cluster": Scope.CLUSTER_WIDE, "broker": Scope.PER_BROKER}
 
 
 def read_table(*tables: str) -> dict[str, Key]:
-    """The keys of `tables` by name, in order."""
+    """Parse the keys of `tables`. Returns them by name, in order."""
     return {key.name: key for table in tables for key in _read(table)}
 
 
@@ -280,16 +281,17 @@ def _key(head: list[str], doc: str) -> Key:
 
 
 def unknown_key(name: str, known: Collection[str], what: str = "config name") -> str:
-    """The message about an unknown key, in Apache's words: its name, and the nearest known one."""
+    """Return the message about an unknown key: Apache's sentence with the name, and the nearest
+    known key."""
     return f"Unknown {what}: {name}{did_you_mean_key(name, known)}"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Keys and values of a `.properties` file, parsed like in Java: `#` and `!` comments, `=`, `:`
-    or a space between key and value, `\` at the end of a line continues it, `\t`, `\uXXXX` and
-    the like are escapes. If a key is repeated, the last one wins.
+    r"""Parse the keys and values of a `.properties` file as Java does: `#` and `!` begin comments,
+    `=`, `:` or a space separates key and value, `\` at the end of a line continues it, and `\t`,
+    `\uXXXX` and the like are escapes. If a key is repeated, the last one wins.
 
-    Raises ConfigError if a `\u` escape is broken.
+    Raises ConfigError if a `\u` escape is malformed.
     """
     given: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -303,7 +305,7 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 def _logical_lines(text: str) -> Iterator[str]:
     held = ""
-    # Python knows more line ends than Java, which may be part of a value.
+    # Python recognizes more line ends than Java, and these may be part of a value.
     for raw in _LINE_END.split(text):
         line = raw.lstrip(" \t\f")
         if not held and (not line or line[0] in "#!"):
@@ -351,7 +353,8 @@ def _unescape(text: str) -> str:
 
 
 def without_secrets(keys: Mapping[str, Key], given: Mapping[str, str]) -> dict[str, str]:
-    """`given` with every secret, and every unknown key, as `[hidden]`, suitable for logging."""
+    """Return `given` with `[hidden]` in place of the values of secrets and of unknown keys, for
+    logging."""
     return {
         name: "[hidden]" if name not in keys or keys[name].sensitive else value
         for name, value in given.items()

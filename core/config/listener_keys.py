@@ -1,8 +1,8 @@
 """Keys of one listener: `listener.name.clients.ssl.keystore.location`, and, for SASL, of one
 mechanism there: `listener.name.clients.plain.sasl.jaas.config`.
 
-Always use `listener_value` to read a key that a listener may have. Kafka reads no other keys with
-the prefix, which is in lower case.
+Always use `listener_value` to read a key that may be set per listener. Kafka ignores other keys
+with the prefix, which is in lower case.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pk.core.config.tables import BROKER_KEYS, LISTENER_PREFIX
 from pk.core.values import SASL_MECHANISMS
 
 ONLY_OWN: Final = frozenset({"max.connection.creation.rate", "max.connections"})
-"""Keys with a different meaning for the broker: a listener without its own value has no limit."""
+"""Keys with a different meaning for the broker. A listener without its own value has no limit."""
 FOR_ALL_BROKERS: Final = ONLY_OWN | {"num.network.threads"}
-"""Those that the cluster may set for all brokers; all others are per broker."""
+"""Keys that the cluster may set for all brokers. All others are per broker."""
 _WITHOUT_MECHANISM: Final = frozenset({"sasl.enabled.mechanisms", "sasl.server.max.receive.size"})
 LISTENER_KEYS: Final = FOR_ALL_BROKERS | {
     "connections.max.reauth.ms",
@@ -33,7 +33,7 @@ MECHANISM_KEYS: Final = frozenset(
     for key in LISTENER_KEYS - _WITHOUT_MECHANISM
     if key.startswith("sasl.") or key == "connections.max.reauth.ms"
 )
-"""Those that may be set per SASL mechanism."""
+"""Keys that may be set per SASL mechanism."""
 MECHANISMS: Final = frozenset(name.lower() for name in SASL_MECHANISMS)
 
 
@@ -42,7 +42,7 @@ class OfListener(NamedTuple):
 
     listener: str
     mechanism: str
-    """Empty for a key without a mechanism."""
+    """The mechanism, or "" for a key without one."""
     key: str
 
 
@@ -54,14 +54,15 @@ class Keys(Protocol):
 
 
 def listener_key(listener: str, key: str, mechanism: str = "") -> str:
-    """The name of a listener's own key: `listener.name.clients.plain.sasl.jaas.config`."""
+    """Return the name of a listener's own key, such as
+    `listener.name.clients.plain.sasl.jaas.config`."""
     middle = f"{mechanism.lower()}." if mechanism else ""
     return f"{LISTENER_PREFIX}{listener.lower()}.{middle}{key}"
 
 
 def own_value(config: Keys, listener: str, key: str, mechanism: str = "") -> Value:
-    """The value of a listener's own key: that for the mechanism, else that for all mechanisms; None
-    if there is none."""
+    """Return the value of a listener's own key for the mechanism, or else for all mechanisms.
+    Returns None if there is none."""
     names = [listener_key(listener, key)]
     if mechanism:
         names.insert(0, listener_key(listener, key, mechanism))
@@ -69,13 +70,14 @@ def own_value(config: Keys, listener: str, key: str, mechanism: str = "") -> Val
 
 
 def listener_value(config: Keys, listener: str, key: str, mechanism: str = "") -> Value:
-    """The value of a key for a listener: its own for the mechanism, its own, or the broker's."""
+    """Return the value of a key for a listener: its own for the mechanism, its own, or the
+    broker's."""
     own = own_value(config, listener, key, mechanism)
     return config[key] if own is None and key not in ONLY_OWN else own
 
 
 def of_listener(name: str) -> OfListener | None:
-    """The parts of a key that a listener reads; None for any other name, even with the prefix."""
+    """Split the name of a listener's key. Returns None for any other name, even with the prefix."""
     listener, dot, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
     if not name.startswith(LISTENER_PREFIX) or not dot:
         return None

@@ -1,5 +1,5 @@
 """The listeners of a node (`listeners`, `advertised.listeners`, `listener.security.protocol.map`),
-and how brokers and controllers connect to those of others: Kafka's rules for the keys."""
+and how nodes connect to the listeners of brokers and controllers: Kafka's rules for the keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAP_KEY = "listener.security.protocol.map"
 
 
 class Listener(NamedTuple):
-    """One endpoint of a node."""
+    """A listener of a node."""
 
     name: str
     host: str
@@ -36,16 +36,17 @@ class ListenerConfig(Protocol):
 
 
 def listeners_of(config: ListenerConfig, key: str) -> tuple[Listener, ...]:
-    """The listeners in the value of `key`. Raises ConfigError."""
+    """Parse the listeners in the value of `key`. Raises ConfigError."""
     protocols = _protocols(config)
     return tuple(_listener(key, text, protocols) for text in cast(tuple[str, ...], config[key]))
 
 
 def advertised_listeners(config: ListenerConfig) -> tuple[Listener, ...]:
-    """The addresses of the listeners for others. Raises ConfigError."""
+    """Return the addresses that the node's listeners advertise. Raises ConfigError."""
     if config["advertised.listeners"]:
         return listeners_of(config, "advertised.listeners")
-    # "" listens on every address and advertises this machine's name, which only net/ can determine.
+    # "" listens on every address, and advertises this machine's name, which only net/ can
+    # determine.
     return tuple(li._replace(host="") if li.host == "0.0.0.0" else li for li in config.listeners)
 
 
@@ -64,7 +65,7 @@ def check_listeners(listeners: Sequence[Listener], advertised: Sequence[Listener
 
 
 def inter_broker_listener_name(config: ListenerConfig) -> str:
-    """The listener that brokers use among themselves."""
+    """Return the name of the listener for connections between brokers."""
     name = config["inter.broker.listener.name"]
     if name is not None:
         return cast(str, name).upper()
@@ -76,21 +77,22 @@ def inter_broker_listener_name(config: ListenerConfig) -> str:
 
 
 def inter_broker_login(config: ListenerConfig) -> tuple[str, str, str]:
-    """How brokers connect to each other: listener, security protocol, SASL mechanism."""
+    """Return how brokers connect to each other: listener, security protocol, SASL mechanism."""
     name = config.inter_broker_listener_name
     mechanism = cast(str, config["sasl.mechanism.inter.broker.protocol"])
     return name, _protocols(config).get(name, "PLAINTEXT"), mechanism
 
 
 def controller_login(config: ListenerConfig) -> tuple[str, str, str]:
-    """How brokers connect to controllers: as in Kafka, to their first listener, with its keys."""
+    """Return how brokers connect to controllers: as in Kafka, to the first controller listener,
+    with its keys."""
     name = next(iter(config.controller_listener_names), "")
     mechanism = cast(str, config["sasl.mechanism.controller.protocol"])
     return name, _protocols(config).get(name, "PLAINTEXT"), mechanism
 
 
 def _protocols(config: ListenerConfig) -> dict[str, str]:
-    """The security protocol of each listener."""
+    """Parse the security protocol of each listener."""
     pairs = cast(str, config[MAP_KEY]).split(",")
     protocols: dict[str, str] = {}
     for pair in filter(None, (p.strip() for p in pairs)):
@@ -104,8 +106,8 @@ def _protocols(config: ListenerConfig) -> dict[str, str]:
 
 
 def _map_controllers(config: ListenerConfig, protocols: dict[str, str]) -> None:
-    """As in Kafka, a controller's listener needs no entry in the map if no key requires TLS or
-    SASL."""
+    """Add PLAINTEXT for controllers' listeners. As in Kafka, they need no entry in the map if no
+    key requires TLS or SASL."""
     names = [
         text.partition("://")[0].upper() for text in cast(tuple[str, ...], config["listeners"])
     ]

@@ -1,4 +1,4 @@
-"""Checks of a broker's log keys, in Apache Kafka's words: at start, and when they change at
+"""Checks of a broker's log keys, with Apache Kafka's messages, at start and when the keys change at
 runtime."""
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pk.core.config.keys import ConfigError
 
 EVERY_DIRECTORY: Final = "*"
 DEDUPE_BYTES_MIN: Final = 1 << 20
-"""Each cleaner needs more than this much of `log.cleaner.dedupe.buffer.size`."""
+"""The minimum share of `log.cleaner.dedupe.buffer.size` of each cleaner, which must be exceeded."""
 
 
 def check_cordoned(named: Sequence[str], log_dirs: Sequence[str]) -> None:
@@ -28,8 +28,8 @@ def check_cordoned(named: Sequence[str], log_dirs: Sequence[str]) -> None:
 
 
 def check_cleaners(threads: int, dedupe_bytes: int) -> None:
-    """Raise ConfigError if cleaners do not have enough memory, or there are none. (Apache Kafka
-    then fails with `/ by zero`.)"""
+    """Raise ConfigError if there are no cleaners, or if they do not have enough memory. (Apache
+    Kafka fails with `/ by zero` if there are none.)"""
     if threads < 1:
         raise ConfigError("Log cleaner threads should be at least 1")
     if dedupe_bytes // threads <= DEDUPE_BYTES_MIN:
@@ -40,7 +40,7 @@ def check_cleaners(threads: int, dedupe_bytes: int) -> None:
 
 
 def check_cleaners_change(threads: int, now: int) -> None:
-    """Raise ConfigError if a running broker with `now` cleaners must not change to `threads` in one
+    """Raise ConfigError if a running broker must not change from `now` to `threads` cleaners in one
     step."""
     reason = ""
     if threads < 1:

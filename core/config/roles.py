@@ -1,8 +1,8 @@
-"""The roles of a process (`process.roles`), its controller's listener, and how others find it:
+"""The roles of a process (`process.roles`), its controller listener, and how other nodes find it:
 Kafka's rules for the keys.
 
 Without `process.roles` a process is both broker and controller, and needs neither a controller
-listener nor other addresses. Everything else is a cluster, whose configuration must let its nodes
+listener nor addresses of other nodes. With it, the configuration must let the nodes of a cluster
 find each other.
 """
 
@@ -21,7 +21,7 @@ ZOOKEEPER: Final = "zookeeper://"
 
 
 class Voter(NamedTuple):
-    """One of `controller.quorum.voters`: a controller and its address."""
+    """An entry of `controller.quorum.voters`: a controller and its address."""
 
     node_id: int
     host: str
@@ -57,19 +57,19 @@ class RoleKeys(Protocol):
 
 
 def roles(config: RoleKeys) -> tuple[str, ...]:
-    """The roles of the process; both by default."""
+    """Return the roles of the process; both by default."""
     given = cast("tuple[str, ...] | None", config["process.roles"])
     return tuple(dict.fromkeys(given)) if given else (BROKER, CONTROLLER)
 
 
 def listener_names(config: RoleKeys) -> tuple[str, ...]:
-    """`controller.listener.names`, in upper case like listeners."""
+    """Return `controller.listener.names`, in upper case like all listeners."""
     names = cast("tuple[str, ...] | None", config["controller.listener.names"])
     return tuple(name.upper() for name in names or ())
 
 
 def voters(config: RoleKeys) -> tuple[Voter, ...]:
-    """`controller.quorum.voters`. Raises ConfigError."""
+    """Parse `controller.quorum.voters`. Raises ConfigError."""
     key = "controller.quorum.voters"
     found: list[Voter] = []
     for text in cast(tuple[str, ...], config[key]):
@@ -81,7 +81,7 @@ def voters(config: RoleKeys) -> tuple[Voter, ...]:
 
 
 def bootstrap_servers(config: RoleKeys) -> tuple[tuple[str, int], ...]:
-    """`controller.quorum.bootstrap.servers`, as (host, port). Raises ConfigError."""
+    """Parse `controller.quorum.bootstrap.servers` into (host, port). Raises ConfigError."""
     key = "controller.quorum.bootstrap.servers"
     return tuple(_address(key, text) for text in cast(tuple[str, ...], config[key]))
 
@@ -94,7 +94,7 @@ def _address(key: str, text: str) -> tuple[str, int]:
 
 
 def controllers_of(listeners: tuple[Listener, ...], names: tuple[str, ...]) -> tuple[Listener, ...]:
-    """Those of `listeners` that are for controllers, in the order of `names`."""
+    """Return those of `listeners` that are for controllers, in the order of `names`."""
     by_name = {listener.name: listener for listener in listeners}
     return tuple(by_name[name] for name in names if name in by_name)
 

@@ -1,9 +1,9 @@
-"""Broker keys that promise security which pk does not have.
+"""Broker keys that promise security which pk does not provide.
 
 If a broker started with a security key that it does not support, or with `super.users` but no
 authorizer, it would be open to everyone while its operator believes otherwise. So such a broker
-does not start, and a running one refuses such a key, unless `pk.security.ignore` confirms that this
-is known. `PROMISES` describes the promise of each key. A key of the same features that is not
+does not start, and a running one refuses such a key, unless `pk.security.ignore` confirms that the
+operator knows. `PROMISES` describes the promise of each key. A key of the same features that is not
 listed promises nothing by itself, and is accepted. The same is true for a key that is empty or has
 Kafka's default, and for an entry such as `SSL:SSL` in `listener.security.protocol.map`, which every
 `server.properties` of Apache has, as long as no listener uses it.
@@ -46,7 +46,7 @@ PROMISES: Final[Mapping[str, str]] = {
     "ssl.secure.random.implementation": "a specific Java random generator makes keys",
     "ssl.trustmanager.algorithm": "a specific Java algorithm checks certificates",
 }
-"""Key → its promise, if its value is not Kafka's default."""
+"""The promise of each key, if its value is not Kafka's default."""
 _OTHER_LOGIN: Final = "peers log in by a mechanism or a protocol that pk does not have"
 _ACLS: Final = "all but super users need an ACL, which only authorizer.class.name turns on"
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
@@ -68,13 +68,13 @@ _KEPT: Final = {
     "ssl.provider": ("SunJSSE",),
     "ssl.trustmanager.algorithm": ("SunX509",),
 }
-"""Values whose promise pk keeps, because pk always does what Kafka does with them."""
+"""Values whose promise pk keeps, because it always behaves as Kafka does with them."""
 IGNORE: Final = "pk.security.ignore"
 
 
 def promised_security(config: BrokerConfig) -> dict[str, str]:
-    """The keys in the broker's own file and options that promise security, sorted by name, with the
-    promises."""
+    """Return the keys in the broker's own file and options that promise security, sorted by name,
+    with the promises."""
     found = ((name, _promise(config, name)) for name in sorted(config.static))
     return {name: promise for name, promise in found if promise is not None}
 
@@ -85,8 +85,8 @@ def check_security(config: BrokerConfig) -> None:
 
 
 def check_changed_key(name: str, text: str, config: BrokerConfig) -> None:
-    """Raise ConfigError if a key set at runtime promises security, and `pk.security.ignore` is not
-    true in `config`, that of the deciding broker."""
+    """Raise ConfigError if a key set at runtime promises security and `pk.security.ignore` is not
+    true in `config`, the configuration of the broker that decides."""
     promise = _key_promise(name, text.strip())
     _refuse({} if promise is None else {name: promise}, config)
 
@@ -108,13 +108,14 @@ def _promise(config: BrokerConfig, name: str) -> str | None:
     if base == _MAP:
         return _OTHER_LOGIN if text and _map_promises(config, text) else None
     if base in PLUGIN_KEYS and not config.authorizer_class_name:
-        # Without `authorizer.class.name` nothing reads them.
+        # Only the authorizer reads these keys.
         return _ACLS if text and (base == "super.users" or text.lower() != "true") else None
     return _key_promise(name, text)
 
 
 def _key_promise(name: str, text: str) -> str | None:
-    """The promise of a key with this value; not for the map of listeners."""
+    """Return the promise of a key with this value, or None. The map of listeners is handled
+    elsewhere."""
     base = base_name(name)
     if not text:
         return None

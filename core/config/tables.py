@@ -1,4 +1,4 @@
-"""Every broker, topic, group and client metrics key once, by name.
+"""All broker, topic, group and client metrics keys, by name.
 
 A topic's or group's key that is not set takes its default from a broker key (its synonym). Kafka's
 keys for unsupported features are accepted, described, and named in one warning
@@ -28,8 +28,8 @@ BROKER_KEYS: Final = read_table(
     remote_keys.QUORUM_AND_REMOTE,
 )
 DYNAMIC_ONLY_KEYS: Final = read_table(broker_keys.DYNAMIC_ONLY)
-"""Keys that the cluster stores for a broker and that are never in its file; described only if they
-are set."""
+"""Keys that the cluster stores for a broker and that are never in its file. They are described only
+if they are set."""
 
 TOPIC_KEYS: Final = read_table(TOPIC)
 GROUP_KEYS: Final = read_table(GROUP)
@@ -65,31 +65,31 @@ TOPIC_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "segment.ms": ("log.roll.ms", "log.roll.hours"),
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
-"""Topic key → the broker keys for its default; the first one that is set wins."""
+"""The broker keys for the default of each topic key. The first one that is set wins."""
 
 GROUP_SYNONYMS: Final = {
     name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS
 }
-"""Group key → the broker key for its default."""
+"""The broker key for the default of each group key."""
 
 
 def unsupported_keys(given: Iterable[str]) -> list[str]:
-    """Those of `given` that belong to unsupported features, for one warning at start."""
+    """Return those of `given` that belong to unsupported features, for a warning at start."""
     beginnings = tuple(start for starts in UNSUPPORTED.values() for start in starts)
     return sorted(name for name in given if base_name(name).startswith(beginnings))
 
 
 LISTENER_PREFIX: Final = "listener.name."
 OWN_PREFIX: Final = "pk."
-"""The prefix of keys that Kafka does not have, and no plug-in either."""
+"""The prefix of keys that neither Kafka nor plug-ins have."""
 
 
 def base_name(name: str) -> str:
-    """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: the key that a listener's
-    own key overrides."""
+    """Return the key that a listener's own key overrides: `ssl.keystore.type` for
+    `listener.name.internal.ssl.keystore.type`."""
     if name.startswith(LISTENER_PREFIX):
         rest = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
-        # `listener.name.L.scram-sha-256.sasl.jaas.config` has a mechanism as well.
+        # `listener.name.L.scram-sha-256.sasl.jaas.config` also has a mechanism.
         for key in (rest, rest.partition(".")[2]):
             if key in BROKER_KEYS:
                 return key
@@ -97,8 +97,8 @@ def base_name(name: str) -> str:
 
 
 def broker_key(name: str) -> Key:
-    """The key `name`, which may be of one listener (`listener.name.L.KEY`). Raises ConfigError if
-    there is none."""
+    """Return the key `name`, which may be of one listener (`listener.name.L.KEY`). Raises
+    ConfigError if it is unknown."""
     key = BROKER_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
     if key is not None:
         return key
@@ -110,8 +110,8 @@ def broker_key(name: str) -> Key:
 
 
 def any_broker_key(name: str) -> Key:
-    """Like `broker_key`, but also for an unknown key: that of a plug-in, whose value may be a
-    secret."""
+    """Return the key like `broker_key`, or make one for an unknown name: that of a plug-in, whose
+    value may be a secret."""
     try:
         return broker_key(name)
     except ConfigError:
@@ -119,7 +119,8 @@ def any_broker_key(name: str) -> Key:
 
 
 def key_of(keys: Mapping[str, Key], name: str) -> Key:
-    """The key `name` of a table. Raises ConfigError, with the nearest name, if there is none."""
+    """Return the key `name` of a table. Raises ConfigError, with the nearest name, if it is
+    unknown."""
     try:
         return keys[name]
     except KeyError:
@@ -132,4 +133,4 @@ _UNKNOWN: Final = (
     (GROUP_KEYS, "group config name"),
     (CLIENT_METRICS_KEYS, "client metrics configuration"),
 )
-"""Apache's wording for a key that is missing in a table."""
+"""Apache's message for a key that is missing in a table."""

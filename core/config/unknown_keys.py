@@ -2,8 +2,8 @@
 
 Apache Kafka accepts them, because its plug-ins have keys of their own, and so does pk, with one
 warning that names them. But a key that resembles a known one is a typo, and a key whose name
-promises security would protect nothing: with these a broker does not start, and the error names all
-of them.
+promises security would protect nothing. A broker with such keys does not start, and the error names
+all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SECURITY: Final = (
 _SEPARATOR: Final = re.compile("[_-]")
 _SLIPS_MAX: Final = 2
 _SHORT: Final = 8
-"""A shorter name may have only one typo."""
+"""The minimum length of a name that may have two typos."""
 
 
 class ListenerNames(Protocol):
@@ -49,7 +49,7 @@ class ListenerNames(Protocol):
 
 
 def unknown_keys(names: Iterable[str]) -> list[str]:
-    """Those of `names` that nothing here reads, sorted."""
+    """Return those of `names` that pk does not read, sorted."""
     return sorted(
         name
         for name in names
@@ -61,7 +61,8 @@ def unknown_keys(names: Iterable[str]) -> list[str]:
 
 
 def keys_without_reader(config: ListenerNames) -> list[str]:
-    """Keys in the broker's file that nothing here reads, including those of missing listeners."""
+    """Return the keys in the broker's file that pk does not read, including those of missing
+    listeners."""
     stray = (name for name, _ in _of_no_listener(config, _listeners(config)))
     return sorted((*unknown_keys(config.static), *stray))
 
@@ -103,8 +104,8 @@ def _promises(name: str) -> bool:
 
 
 def misspelt(name: str) -> str | None:
-    """The known key of which `name` is a typo: one or two letters are wrong, missing, added or
-    swapped, or the separator or case differs."""
+    """Return the known key of which `name` is a typo, or None. In a typo, one or two letters are
+    wrong, missing, added or swapped, or the separator or case differs."""
     if name.lower().startswith(LISTENER_PREFIX):
         return _misspelt_of_listener(name)
     return _nearest(name, (*BROKER_KEYS, *DYNAMIC_ONLY_KEYS, *PLUGIN_KEYS))
@@ -121,7 +122,7 @@ def _misspelt_of_listener(name: str) -> str | None:
 
 
 def _listeners(config: ListenerNames) -> frozenset[str]:
-    """The names allowed in listeners' keys."""
+    """Return the names that listeners' keys may contain."""
     mapped = str(config["listener.security.protocol.map"]).split(",")
     return frozenset(
         {
@@ -133,7 +134,7 @@ def _listeners(config: ListenerNames) -> frozenset[str]:
 
 
 def _of_no_listener(config: ListenerNames, known: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Keys of listeners that do not exist, and the listeners' names."""
+    """Yield the keys of listeners that do not exist, with the listeners' names."""
     for name in sorted(config.static):
         parts = of_listener(name)
         if parts is not None and parts.listener not in known:
@@ -155,7 +156,7 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _slips(one: str, other: str) -> int:
-    """How many letters were changed, omitted, added, or swapped with their neighbor."""
+    """Return how many letters were changed, omitted, added, or swapped with their neighbor."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, char in enumerate(one):

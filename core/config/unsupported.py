@@ -1,8 +1,8 @@
-"""Keys that are accepted, stored and described, but have no effect, because their features do not
-exist here (yet).
+"""Keys that are accepted, stored and described, but have no effect, because pk does not have their
+features (yet).
 
-Remove keys from here when their feature is built; a test compares these lists with the keys that
-the code reads.
+Remove keys from here when their feature is implemented; a test compares these lists with the keys
+that the code reads.
 """
 
 from collections.abc import Mapping
@@ -85,7 +85,7 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "share.fetch.purgatory.",
     ),
 }
-"""Unsupported feature → prefixes of the broker keys for it."""
+"""The prefixes of the broker keys for each unsupported feature."""
 
 TOPIC_KEYS_NOT_ENFORCED: Final[tuple[str, ...]] = ()
 """Topic keys that are validated, stored and described, but have no effect."""

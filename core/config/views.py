@@ -36,16 +36,16 @@ from pk.core.config.unknown_keys import (
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 REPLICA_SELECTORS: Final = (RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
-"""The values of `replica.selector.class` (KIP-392): Kafka's own two."""
+"""The values of `replica.selector.class` (KIP-392): Kafka's own two classes."""
 
 CONSUMER_ASSIGNORS: Final = ("uniform", "range")
-"""The values of `group.consumer.assignors`: Kafka's own two."""
+"""The values of `group.consumer.assignors`: Kafka's own two classes."""
 
 SHARE_ASSIGNORS: Final = ("simple",)
 """The values of `group.share.assignors`."""
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The value of `authorizer.class.name`: Kafka's own authorizer."""
+"""The value of `authorizer.class.name`: Kafka's own class."""
 
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Setting(Generic[T]):
-    """An attribute that is a key's value, parsed on first access and then kept in the instance."""
+    """An attribute with a key's value, parsed at the first access and then kept in the instance."""
 
     def __init__(self, compute: "str | Callable[[Any], T]") -> None:
         self._compute = compute
@@ -72,7 +72,8 @@ class Setting(Generic[T]):
             return self
         compute = self._compute
         value = instance[compute] if isinstance(compute, str) else compute(instance)
-        # From now on the instance's own dictionary is checked first: no descriptor, no parsing.
+        # From now on, the instance's own dictionary is checked first, without the descriptor or
+        # parsing.
         instance.__dict__[self._name] = value
         return value
 
@@ -81,7 +82,7 @@ class BrokerConfig:
     """The configuration of one broker. `config["any.key"]` is the parsed value of any key;
     attributes are the keys that pk uses.
 
-    A value that is not set is the key's default. All given values were parsed on creation.
+    A key that is not set has its default. All given values were parsed on creation.
     """
 
     def __init__(
@@ -90,8 +91,8 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
-        """Raise ConfigError for a refused value. Keys that nothing here reads are kept
-        (`unknown_keys.py`)."""
+        """Create a configuration. Raises ConfigError for a refused value. Keys that pk does not
+        read are kept (`unknown_keys.py`)."""
         self.static = dict(static)
         """The values given at startup; DescribeConfigs reports their source as
         STATIC_BROKER_CONFIG."""
@@ -104,7 +105,8 @@ class BrokerConfig:
         for name, text in self._given.items():
             self._values[name] = any_broker_key(name).parse(text)
         self.max_connections_per_ip_overrides = _per_ip(self)
-        """Address → its maximum number of connections, if that is not `max.connections.per.ip`."""
+        """The maximum number of connections of each address, if it differs from
+        `max.connections.per.ip`."""
         self._topics = TopicConfig({}, self)
 
     @classmethod
@@ -117,10 +119,10 @@ class BrokerConfig:
     def with_dynamic(
         self, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]
     ) -> "BrokerConfig":
-        """The configuration of the same broker after the cluster's keys changed.
+        """Return the configuration of the same broker after the cluster's keys changed.
 
         Unlike a start, this never fails: a value that this program cannot parse (because a newer
-        controller wrote it) is left out, since the contents of the metadata log must not crash a
+        controller wrote it) is left out, because the contents of the metadata log must not crash a
         broker.
         """
         return BrokerConfig(self.static, _parsable(dynamic_default), _parsable(dynamic))
@@ -132,20 +134,20 @@ class BrokerConfig:
         return value
 
     def given(self, name: str) -> str | None:
-        """The text of the value for `name`; None if it is the default."""
+        """Return the text of the value for `name`, or None if it is the default."""
         return self._given.get(name)
 
     def topic(self, overrides: Mapping[str, str]) -> "TopicConfig":
-        """The configuration of a topic with its own keys on this broker."""
+        """Return the configuration of a topic with its own keys on this broker."""
         return TopicConfig(overrides, self) if overrides else self._topics
 
     @property
     def keys_without_reader(self) -> list[str]:
-        """Keys in its own file that nothing here reads."""
+        """Return the keys in the broker's file that pk does not read."""
         return keys_without_reader(cast(ListenerNames, self))
 
     def check(self) -> None:
-        """Raise ConfigError if keys contradict each other, or are typos of others."""
+        """Raise ConfigError if keys contradict each other, or are typos of known keys."""
         check_unknown_keys(cast(ListenerNames, self))
         if self.node_id >= 0 and self["broker.id"] not in (-1, self.node_id):
             raise ConfigError("node.id and broker.id are both given and differ")
@@ -193,7 +195,7 @@ class BrokerConfig:
     inter_broker_login = Setting[tuple[str, str, str]](inter_broker_login)
     """How brokers connect to each other: listener, security protocol, SASL mechanism."""
     controller_login = Setting[tuple[str, str, str]](controller_login)
-    """The same for controllers."""
+    """How brokers connect to controllers."""
 
     # Roles: broker, controller or both, and how nodes find each other (`roles.py`)
     process_roles = Setting[tuple[str, ...]](roles.roles)
@@ -256,7 +258,7 @@ class BrokerConfig:
     )
     pk_metadata_store = Setting[str]("pk.metadata.store")
     pk_metrics_listener = Setting["tuple[str, int] | None"](lambda c: _metrics_listener(c))
-    """Host and port."""
+    """The host and the port."""
     pk_produce_fast_path_enable = Setting[bool]("pk.produce.fast.path.enable")
     pk_request_bytes_max = Setting[int]("pk.request.bytes.max")
     pk_request_elements_max = Setting[int]("pk.request.elements.max")
@@ -544,13 +546,13 @@ class TopicConfig:
             try:
                 return key.parse(text)
             except ConfigError:
-                # Stored by a program with other bounds: using the default is better than a
-                # partition that cannot load.
+                # The value was stored under other bounds. The default is better than a partition
+                # that cannot load.
                 pass
         return self.default(name)
 
     def default(self, name: str) -> Value:
-        """The topic's value if it did not have its own key `name`."""
+        """Return the topic's value without its own key `name`."""
         for synonym in TOPIC_SYNONYMS.get(name, ()):
             value = self._broker[synonym]
             if value is None:
@@ -643,7 +645,7 @@ def _per_ip(config: BrokerConfig) -> dict[str, int]:
 
 
 def _super_users(config: BrokerConfig) -> frozenset[str]:
-    """The principals in `super.users`, separated by semicolons, because names may contain
+    """Parse the principals in `super.users`, which semicolons separate, because names may contain
     commas."""
     text = cast(str, config["super.users"] or "")
     found = [part.strip() for part in text.split(";") if part.strip()]
@@ -655,7 +657,7 @@ def _super_users(config: BrokerConfig) -> frozenset[str]:
 
 
 def _metrics_listener(config: BrokerConfig) -> tuple[str, int] | None:
-    """The address of `pk.metrics.listener`. Raises ConfigError."""
+    """Parse the address in `pk.metrics.listener`. Raises ConfigError."""
     text = cast("str | None", config["pk.metrics.listener"])
     if text is None:
         return None
