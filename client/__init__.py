@@ -4,9 +4,9 @@
     from pk.client.aio import open_producer           # on asyncio
     from pk.client.blocking import open_producer      # without an event loop
 
-`pk.client` has the classes on trio, their records, results and errors; docs/client.md explains
-them. The names of `__all__` are the public interface. A module is imported with the first of its
-names that a program uses.
+`pk.client` has the classes for trio, their records, results and errors; docs/client.md explains
+them. The names of `__all__` are the public interface. A module is imported when a program first
+uses one of its names.
 """
 
 from __future__ import annotations
@@ -348,11 +348,11 @@ _HOMES = {
     "pk.net.schemas.blocking": ("Schemas",),
     "pk.net.schemas.serializers": ("SchemaDeserializer", "SchemaSerializer"),
 }
-"""Module → its names here."""
+"""Module → the names of `__all__` that it defines."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of `__all__`. Raises AttributeError for any other."""
+    """Import a name of `__all__`. Raises AttributeError for any other name."""
     from importlib import import_module
 
     for module, names in _HOMES.items():

@@ -4,11 +4,11 @@
         metadata = await (await producer.send("orders", b"one", key=b"42"))
 
 Trio runs as a guest of the program's event loop (guest.py). Most of each class is inherited: code
-that does not wait, and coroutines that wait only in a few methods. Here these few are replaced by
-methods that wait for a trio task. A client belongs to the event loop on which it was opened.
+that does not wait, and coroutines that wait only by a few methods. This module replaces those few
+with methods that wait for a trio task. A client belongs to the event loop on which it was opened.
 
-A call that is cancelled loses no records. It ends when its trio task has ended, so an
-`asyncio.timeout` may take a little longer than it says.
+A call that is cancelled loses no records. The call ends when its trio task has ended, so an
+`asyncio.timeout` may take a little longer than its limit.
 """
 
 from __future__ import annotations

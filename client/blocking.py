@@ -7,9 +7,9 @@ The classes have the methods of `pk.client`, without `async` and `await`. The cl
 a trio loop in a thread of its own (portal.py), which all clients of a program share. Methods may be
 called from any thread. Ctrl-C interrupts a call that waits.
 
-`send` does not wait for that thread: it queues the record for the thread, which takes many at a
-time, and returns a `Delivery`. An error that `send` of the other classes raises is raised by
-`Delivery.result` here.
+`send` does not wait for that thread: it queues the record and returns a `Delivery`, and the thread
+takes many records at a time. Errors that `send` raises on trio and asyncio are raised by
+`Delivery.result`.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ V = TypeVar("V")
 M = TypeVar("M", bound=Callable[..., Any])
 
 _WAITING_BYTES_MAX: Final = 1 << 20
-"""`send` waits while records of this many bytes have not been taken by the client's thread."""
+"""`send` waits while more bytes than this are queued for the client's thread."""
 
 Partitions = tuple[TopicPartition, ...]
 
 
 class Delivery:
-    """A record that was sent."""
+    """A record that was passed to `send`."""
 
     __slots__ = ("_error", "_on_trio", "_sender", "_settled", "arguments")
 
@@ -119,13 +119,13 @@ class Delivery:
 
     @property
     def done(self) -> bool:
-        """Whether `result` would return (or raise) at once."""
+        """Whether `result` would return or raise at once."""
         return self._error is not None or (self._on_trio is not None and self._on_trio.done)
 
     def result(self, timeout_ms: float | None = None) -> RecordMetadata:
-        """Wait until the record is acknowledged. Raises KafkaError or ClientError if it was given
-        up, and trio.TooSlowError after `timeout_ms` milliseconds (None: wait forever); it may
-        still be acknowledged then."""
+        """Wait until the record is acknowledged. Raises KafkaError or ClientError if the record
+        failed, and trio.TooSlowError after `timeout_ms` milliseconds (None: wait forever); the
+        record may still be acknowledged then."""
         return self._sender.portal.run(self._result, timeout_ms)
 
     async def _result(self, timeout_ms: float | None) -> RecordMetadata:
@@ -137,13 +137,13 @@ class Delivery:
             return await self._on_trio.wait()
 
     def accepted(self, on_trio: delivery.Delivery) -> None:
-        """The record is in a batch."""
+        """Record that the producer has accepted the record."""
         self._on_trio, self.arguments = on_trio, None
         if self._settled is not None:
             on_trio.watch(self._settled)
 
     def refused(self, error: Exception) -> None:
-        """The record cannot be sent."""
+        """Record the error for which the producer did not accept the record."""
         self._error, self.arguments = error, None
         settled, self._settled = self._settled, None
         if settled is not None:
@@ -160,13 +160,13 @@ class Deliveries:
         self._portal = through
 
     def result(self) -> list[Run]:
-        """Wait until all are settled; returns their positions. Raises the first error, after all
-        are settled."""
+        """Wait until all records are settled, and return their positions. Then raises the first
+        error if any record failed."""
         return self._portal.run(self._on_trio.wait)
 
 
 class Sender:
-    """Takes records from any thread to the producer, in the order of their `send`."""
+    """Passes records from any thread to the producer, in the order of the calls to `send`."""
 
     def __init__(self, client: producer.Producer, through: Portal) -> None:
         self.portal = through
@@ -178,12 +178,14 @@ class Sender:
         self._progress = trio.Event()
         self._closed = False
         self.refusal: Exception | None = None
-        """The first error of a record since a transaction began: it must not commit."""
+        """The error of the first record since the transaction began that the producer did not
+        accept; the transaction must then not commit."""
 
     def put(
         self, arguments: tuple[Any, ...], size_bytes: int, settled: OnSettled | None = None
     ) -> Delivery:
-        """Leave a record for the client's thread. Waits while too much is left. Raises Closed."""
+        """Queue a record for the client's thread. Waits while too many bytes are queued. Raises
+        Closed."""
         record = Delivery(self, arguments, settled)
         with self._room:
             while self._waiting_bytes >= _WAITING_BYTES_MAX and not self._closed:
@@ -201,7 +203,7 @@ class Sender:
         self._news.set()
 
     async def run(self) -> None:
-        """Take records, in a trio task, until it is cancelled."""
+        """Pass queued records to the producer, in a trio task, until cancelled."""
         try:
             while True:
                 await self._news.wait()
@@ -256,7 +258,7 @@ class Sender:
         await trio.lowlevel.checkpoint()
 
     async def taken(self, record: Delivery) -> None:
-        """Wait until the producer has `record`."""
+        """Wait until the producer has accepted or refused `record`."""
         while record.arguments is not None:
             if self._closed:
                 record.refused(_not_taken())
@@ -264,19 +266,19 @@ class Sender:
             await self._progress.wait()
 
     async def all_taken(self) -> None:
-        """Wait until the producer has everything that was put."""
+        """Wait until the queue is empty."""
         while self._waiting and not self._closed:
             await self._progress.wait()
 
     async def before_commit(self) -> None:
-        """Like `all_taken`; raises the error of a record of this transaction that cannot be
-        sent."""
+        """Wait until the queue is empty. Raises the first error of a record since the transaction
+        began that the producer did not accept."""
         await self.all_taken()
         if self.refusal is not None:
             raise without_frames(self.refusal)
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Take no more records."""
         with self._room:
             self._closed = True
             self._room.notify_all()
@@ -317,9 +319,9 @@ class Producer(ProducerMethods):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Sends a record; see `pk.client.Producer.send` for the arguments. Waits only while a lot
-        has been sent that the client could not take yet. Raises Closed; every other error is raised
-        by `Delivery.result`."""
+        """Send a record; see `pk.client.Producer.send` for the arguments. Waits only while the
+        client has not taken many earlier records yet. Raises Closed; `Delivery.result` raises all
+        other errors."""
         if self._on_send is not None:
             record = OutgoingRecord(topic, value, key, list(headers), partition, timestamp_ms)
             return self._put_seen(record, self._on_send(record))
@@ -349,7 +351,7 @@ class Producer(ProducerMethods):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deliveries:
-        """Sends many records, each a (key, value); see `pk.client.Producer.send_many`."""
+        """Send many records, each a (key, value); see `pk.client.Producer.send_many`."""
         if (on_send := self._on_send) is not None:
             outgoing = [
                 OutgoingRecord(topic, v, k, [], partition, timestamp_ms) for k, v in records
@@ -365,7 +367,7 @@ class Producer(ProducerMethods):
         return Deliveries(self._portal.run(send), self._portal)
 
     def send_rows(self, topic: str, rows: Sequence[Row]) -> Deliveries:
-        """Sends records with headers, timestamps and partitions of their own; see
+        """Send records with headers, timestamps and partitions of their own; see
         `pk.client.Producer.send_rows`."""
         if (on_send := self._on_send) is not None:
             outgoing = [OutgoingRecord(topic, v, k, list(h), p, ms) for k, v, h, ms, p in rows]
@@ -378,7 +380,7 @@ class Producer(ProducerMethods):
         return Deliveries(self._portal.run(send), self._portal)
 
     def flush(self) -> None:
-        """Sends all records added so far, and waits until each is acknowledged or has failed."""
+        """Send all records added so far, and wait until each is acknowledged or has failed."""
 
         async def flush() -> None:
             await self._sender.all_taken()
@@ -387,12 +389,12 @@ class Producer(ProducerMethods):
         self._portal.run(flush)
 
     def begin_transaction(self) -> None:
-        """Begins a transaction without a block; see `pk.client.Producer.begin_transaction`."""
+        """Begin a transaction without a block; see `pk.client.Producer.begin_transaction`."""
         super().begin_transaction()
         self._sender.refusal = None
 
     def commit_transaction(self) -> None:
-        """Sends all records and commits; see `pk.client.Producer.commit_transaction`."""
+        """Send all records and commit; see `pk.client.Producer.commit_transaction`."""
 
         async def commit() -> None:
             await self._sender.before_commit()
@@ -401,7 +403,7 @@ class Producer(ProducerMethods):
         self._portal.run(commit)
 
     def abort_transaction(self) -> None:
-        """Drops the records that were not sent, and aborts; see
+        """Drop the records that were not sent, and abort; see
         `pk.client.Producer.abort_transaction`."""
 
         async def abort() -> None:
@@ -412,8 +414,8 @@ class Producer(ProducerMethods):
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """A transaction (KIP-98): what the block sends becomes visible together when it ends, or
-        never if it raises; see `pk.client.Producer.transaction`."""
+        """Run the block in a transaction (KIP-98). The records that the block sends become visible
+        together when it ends, or never if it raises; see `pk.client.Producer.transaction`."""
         with self._portal.opened(self._client.transaction()):
             self._sender.refusal = None
             try:
@@ -425,7 +427,7 @@ class Producer(ProducerMethods):
 
 
 def _after_put_back(method: M) -> M:
-    """A method of `Consumer` that puts back first."""
+    """Return a method of `Consumer` that calls `put_back` first."""
 
     @wraps(method)
     def call(self: Consumer, *args: Any, **kwargs: Any) -> Any:
@@ -444,13 +446,13 @@ class Consumer(ConsumerMethods):
         super().__init__(client, through)
         self._on_records = on_records
         self._unread: deque[ConsumerRecord] = deque()
-        """Records of a poll that the loop has yet to yield: a call to the other thread for each
-        record would cost more than all the rest."""
+        """Records of the last poll that the loop has not yielded yet: a call to the other thread
+        for each record would cost more than everything else."""
 
     def put_back(self) -> None:
         """Move the position back to the first record that the loop over the consumer has not
-        yielded. Each method that reads or changes a position does so first, and so does the end of
-        the block."""
+        yielded. Each method that reads or changes a position does this first, and so does the end
+        of the block."""
         if self._unread:
             unread = tuple(self._unread)
             self._unread.clear()
@@ -488,7 +490,7 @@ class Consumer(ConsumerMethods):
     def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """The next records; see `pk.client.Consumer.poll`."""
+        """Return the next records; see `pk.client.Consumer.poll`."""
         self.put_back()
         start_ns = 0 if self._on_records is None else time.time_ns()
         records = super().poll(timeout_ms=timeout_ms, records_max=records_max)
@@ -515,7 +517,7 @@ class Consumer(ConsumerMethods):
         on_lost: Callable[[Partitions], None] | None = None,
     ) -> None:
         """See `pk.client.Consumer.subscribe`. The callbacks run in a thread of their own, while the
-        program waits in `poll`; they may call the consumer, except `poll`."""
+        program waits in `poll`. They may call any method of the consumer but `poll`."""
         self._portal.run_sync(
             self._client.subscribe,
             topics,
@@ -526,11 +528,11 @@ class Consumer(ConsumerMethods):
         )
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yields each record, without end. Raises what `poll` raises.
+        """Yield records forever. Raises what `poll` raises.
 
-        The records come in polls of `max.poll.records`, but the position is just after the last
-        record yielded, so `commit` and the end of the block never commit records that the loop did
-        not get. Another loop, or a poll, continues after that record."""
+        The loop polls `max.poll.records` at a time, but the position is just after the last record
+        yielded, so `commit` and the end of the block never commit records that the loop has not
+        received. Another loop, or a poll, continues after that record."""
         while True:
             while self._unread:
                 yield self._unread.popleft()
@@ -551,8 +553,8 @@ class ShareConsumer(ShareConsumerMethods):
         self._unread: deque[ShareRecord] = deque()
 
     def put_back(self, records: Sequence[ShareRecord] = ()) -> None:
-        """See `pk.client.ShareConsumer.put_back`. Without `records`: those that the loop over the
-        consumer has not yielded, as polls, commits and the end of the block do first."""
+        """See `pk.client.ShareConsumer.put_back`. Without `records`, take back those that the loop
+        over the consumer has not yielded, as polls, commits and the end of the block do first."""
         unread = (*records, *self._unread)
         self._unread.clear()
         if unread:
@@ -566,7 +568,7 @@ class ShareConsumer(ShareConsumerMethods):
     def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ShareRecord]:
-        """The next records; see `pk.client.ShareConsumer.poll`."""
+        """Return the next records; see `pk.client.ShareConsumer.poll`."""
         self.put_back()
         start_ns = 0 if self._on_records is None else time.time_ns()
         records = super().poll(timeout_ms=timeout_ms, records_max=records_max)
@@ -575,8 +577,8 @@ class ShareConsumer(ShareConsumerMethods):
         return records
 
     def __iter__(self) -> Iterator[ShareRecord]:
-        """Yields each record, without end. The records come in polls of `max.poll.records`; a poll
-        settles those of the poll before it that the loop has yielded."""
+        """Yield records forever. The loop polls `max.poll.records` at a time; each poll settles the
+        records of the previous poll that the loop has yielded."""
         while True:
             while self._unread:
                 yield self._unread.popleft()
@@ -584,11 +586,12 @@ class ShareConsumer(ShareConsumerMethods):
 
 
 class TypedProducer(Generic[K, V]):
-    """Sends keys and values of a program's own types with `producer`, which keeps all its other
-    methods; see `pk.client.TypedProducer`."""
+    """Sends keys and values of a program's own types with `producer`, and has all other methods of
+    that producer; see `pk.client.TypedProducer`."""
 
     def __init__(self, producer: Producer, *, key: Serializer[K], value: Serializer[V]) -> None:
-        """`key` and `value`: a function that returns bytes, or a `SchemaSerializer`."""
+        """Initialize the producer. `key` and `value` are functions that return bytes, or a
+        `SchemaSerializer`."""
         self.producer = producer
         self._serializer = RecordSerializer(key, value)
 
@@ -602,8 +605,8 @@ class TypedProducer(Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Serializes and sends a record; see `pk.client.TypedProducer.send`. Raises what the
-        serializers raise, and Closed; every other error is raised by `Delivery.result`."""
+        """Serialize and send a record; see `pk.client.TypedProducer.send`. Raises the errors of the
+        serializers, and Closed; `Delivery.result` raises all other errors."""
         while True:
             try:
                 sent = self._serializer.serialize(topic, key, value, headers)
@@ -628,7 +631,7 @@ class TypedProducer(Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deliveries:
-        """Serializes and sends many records, each a (key, value); see
+        """Serialize and send many records, each a (key, value); see
         `pk.client.TypedProducer.send_many`."""
         rows: list[SerializedRow] = []
         while (needed := self._serializer.serialize_many(topic, records, rows)) is not None:
@@ -641,8 +644,8 @@ class TypedProducer(Generic[K, V]):
 
 
 class TypedConsumer(Generic[K, V]):
-    """Reads keys and values of a program's own types with `consumer`, which keeps all its other
-    methods; see `pk.client.TypedConsumer`."""
+    """Reads keys and values of a program's own types with `consumer`, and has all other methods of
+    that consumer; see `pk.client.TypedConsumer`."""
 
     def __init__(
         self,
@@ -652,14 +655,15 @@ class TypedConsumer(Generic[K, V]):
         value: Deserializer[V],
         on_undecodable: Callable[[UndecodableRecord], None] | None = None,
     ) -> None:
-        """`key` and `value`: a function that takes bytes, or a `SchemaDeserializer`."""
+        """Initialize the consumer. `key` and `value` are functions that take bytes, or a
+        `SchemaDeserializer`."""
         self.consumer = consumer
         self._deserializer = RecordDeserializer(key, value, on_undecodable)
 
     def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[TypedRecord[K, V]]:
-        """The next records, deserialized; see `pk.client.TypedConsumer.poll`."""
+        """Return the next records, deserialized; see `pk.client.TypedConsumer.poll`."""
         end = time.monotonic() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
         while True:
             left_ms = None if timeout_ms is None else max(0.0, (end - time.monotonic()) * 1000)
@@ -669,7 +673,7 @@ class TypedConsumer(Generic[K, V]):
                 return found
 
     def __iter__(self) -> Iterator[TypedRecord[K, V]]:
-        """Yields each record, without end, as the loop over `consumer` does."""
+        """Yield records forever, as the loop over `consumer` does."""
         for record in self.consumer:
             yield from self._deserialized([record])
 
@@ -683,15 +687,15 @@ class TypedConsumer(Generic[K, V]):
             seek_back(self.consumer, tuple(left))
             if not found:
                 raise
-        except BaseException:  # interrupted: the program does not get them
+        except BaseException:  # interrupted: the program does not receive them
             seek_back(self.consumer, records)
             raise
         return found
 
 
 class TypedShareConsumer(Generic[K, V]):
-    """Reads keys and values of a program's own types with `consumer`, a share consumer, which keeps
-    all its other methods; see `pk.client.TypedShareConsumer`."""
+    """Reads keys and values of a program's own types with `consumer`, a share consumer, and has all
+    its other methods; see `pk.client.TypedShareConsumer`."""
 
     def __init__(
         self,
@@ -701,7 +705,8 @@ class TypedShareConsumer(Generic[K, V]):
         value: Deserializer[V],
         on_undecodable: Callable[[UndecodableRecord], AcknowledgeType] | None = None,
     ) -> None:
-        """`key` and `value`: a function that takes bytes, or a `SchemaDeserializer`."""
+        """Initialize the consumer. `key` and `value` are functions that take bytes, or a
+        `SchemaDeserializer`."""
         self.consumer = consumer
         self._deserializer = ShareRecordDeserializer(
             key, value, on_undecodable, consumer.acknowledge
@@ -710,7 +715,7 @@ class TypedShareConsumer(Generic[K, V]):
     def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[TypedShareRecord[K, V]]:
-        """The next records, deserialized; see `pk.client.TypedShareConsumer.poll`."""
+        """Return the next records, deserialized; see `pk.client.TypedShareConsumer.poll`."""
         deserializer = self._deserializer
         end = time.monotonic() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
         while True:
@@ -728,7 +733,7 @@ class TypedShareConsumer(Generic[K, V]):
             except Exception:
                 if not found:
                     raise
-            except BaseException:  # interrupted: the program does not get them
+            except BaseException:  # interrupted: the program does not receive them
                 read = {(record.topic, record.partition, record.offset) for record in found}
                 again = [r for r in records if (r.topic, r.partition, r.offset) in read]
                 deserializer.left.extendleft(reversed(again))
@@ -737,7 +742,7 @@ class TypedShareConsumer(Generic[K, V]):
                 return found
 
     def __iter__(self) -> Iterator[TypedShareRecord[K, V]]:
-        """Yields each record, without end, and settles records as the loop over `consumer` does."""
+        """Yield records forever, and settle them as the loop over `consumer` does."""
         for record in self.consumer:
             self._deserializer.left.append(record)
             yield from self.poll(timeout_ms=0)
@@ -747,7 +752,7 @@ class TypedShareConsumer(Generic[K, V]):
         record: TypedShareRecord[K, V],
         kind: AcknowledgeType = AcknowledgeType.ACCEPT,
     ) -> None:
-        """Acknowledges a record that a poll has returned; see
+        """Acknowledge a record that a poll has returned; see
         `pk.client.ShareConsumer.acknowledge`."""
         place = TopicPartition(record.topic, record.partition)
         self.consumer.acknowledge_offset(place, record.offset, kind)
@@ -782,8 +787,8 @@ def open_producer(
     on_request: OnRequest | None = None,
     on_send: OnSend | None = None,
 ) -> Generator[Producer]:
-    """See `pk.client.open_producer`. `on_send` runs in the thread that sends, the other callbacks
-    in the client's."""
+    """See `pk.client.open_producer`. `on_send` runs in the thread that sends, and the other
+    callbacks in the client's thread."""
     manager = producer.open_producer(
         bootstrap,
         config,

@@ -8,7 +8,7 @@
             with tracing.processing(record):
                 ...
 
-Names are those of the semantic conventions 1.44 for Kafka. The context of a record travels in its
+Names are those of the semantic conventions 1.44 for Kafka. A record carries its context in its
 headers, as the program's propagator writes it (`traceparent` by default).
 """
 
@@ -38,7 +38,7 @@ Attributes = dict[str, AttributeValue]
 
 
 class ReceivedRecord(Protocol):
-    """A record of a consumer of any kind, typed or not."""
+    """A record of any kind of consumer, typed or not."""
 
     @property
     def offset(self) -> int: ...
@@ -55,8 +55,8 @@ class ReceivedRecord(Protocol):
 
 
 class Tracing:
-    """Makes spans of what producers send and consumers receive. One serves any number of clients,
-    on trio, on asyncio and blocking."""
+    """Creates spans for the records that producers send and consumers receive. An object serves any
+    number of clients, on trio, on asyncio and blocking."""
 
     def __init__(
         self,
@@ -65,16 +65,18 @@ class Tracing:
         tracer_provider: trace.TracerProvider | None = None,
         propagator: TextMapPropagator | None = None,
     ) -> None:
-        """`attributes` are added to each span, for example `messaging.consumer.group.name`.
-        `tracer_provider` and `propagator` default to those of the program."""
+        """Initialize the tracing. `attributes` are added to each span, for example
+        `messaging.consumer.group.name`. `tracer_provider` and `propagator` default to those of the
+        program."""
         self._attributes: Attributes = {"messaging.system": "kafka", **(attributes or {})}
         self._tracer = trace.get_tracer("pk.client", __version__, tracer_provider, _SCHEMA_URL)
         self._propagator = propagator
 
     def on_send(self, record: OutgoingRecord) -> OnSettled:
-        """For `open_producer`: a span `send TOPIC` from the call of `send` until the record is
-        acknowledged or given up, with its context in the record's headers. A record whose headers
-        have a context keeps it, and the span links to it."""
+        """Start the span `send TOPIC` of a record, for `open_producer`. It lasts from the call of
+        `send` until the record is acknowledged or has failed, and its context is added to the
+        record's headers. A record whose headers have a context keeps it, and the span links to
+        it."""
         attributes = self._of("send", "send", record.topic)
         attributes |= _of_record(record.key, record.value)
         created = trace.get_current_span(self._extract(record.headers)).get_span_context()
@@ -100,8 +102,8 @@ class Tracing:
         return settled
 
     def on_records(self, records: Sequence[ReceivedRecord], start_ns: int) -> None:
-        """For `open_consumer` and `open_share_consumer`: a span `poll TOPIC` for each poll that
-        returned records, with a link to the context of each."""
+        """Create the span `poll TOPIC` of a poll that returned records, for `open_consumer` and
+        `open_share_consumer`. It links to the context of each record."""
         topics = {record.topic for record in records}
         topic = records[0].topic if len(topics) == 1 else None
         attributes = self._of("poll", "receive", topic)
@@ -122,9 +124,9 @@ class Tracing:
 
     @contextmanager
     def processing(self, record: ReceivedRecord) -> Generator[Span]:
-        """A block that processes a record: a span `process TOPIC` that is the current one in the
-        block. It links to the context of the record, and if no span is current, continues its
-        trace."""
+        """Process a record in a block with a span `process TOPIC`, which is the current span in the
+        block. The span links to the context of the record. If no span was current, it continues the
+        record's trace."""
         extracted = self._extract(record.headers)
         created = trace.get_current_span(extracted).get_span_context()
         attributes = self._of("process", "process", record.topic)
@@ -167,7 +169,7 @@ class Tracing:
 def _of_record(key: object, value: object) -> Attributes:
     attributes: Attributes = {}
     if isinstance(key, bytes):
-        with suppress(UnicodeDecodeError):  # a key without a canonical text is left out
+        with suppress(UnicodeDecodeError):  # omit a key without a canonical text
             attributes["messaging.kafka.message.key"] = key.decode()
     elif isinstance(key, str):
         attributes["messaging.kafka.message.key"] = key

@@ -1,7 +1,7 @@
 """A trio loop in a thread of its own, for programs that block.
 
-The thread begins with the first client that is opened and ends with the last one. Each call of a
-method runs as a trio task there, while the calling thread waits.
+The thread starts with the first client that is opened and ends with the last. Each call of a method
+runs as a trio task there, while the calling thread waits.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ R = TypeVar("R")
 
 
 class _BlockRaised(Exception):
-    """Tells a client's block on trio that the program's block has raised."""
+    """Raised in a client's block on trio because the program's block has raised."""
 
 
 class Portal:
-    """The way from any thread into a trio loop."""
+    """Runs functions in a trio loop for other threads."""
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=self._serve, name="pk client", daemon=True)
@@ -46,12 +46,12 @@ class Portal:
         self._thread.join()
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Have the loop's thread call `function`, which must not raise; calls that are waiting for
-        it already count for this one too."""
+        """Schedule `function`, which must not raise, in the loop's thread. A call that is scheduled
+        already counts for this one too."""
         self._token.run_sync_soon(function, idempotent=True)
 
     def spawn(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Run a function as a trio task; it must not raise."""
+        """Run a function as a trio task. It must not raise."""
         self._token.run_sync_soon(self._nursery.start_soon, function)
 
     def run_sync(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -76,7 +76,7 @@ class Portal:
         **kwargs: P.kwargs,
     ) -> R:
         """Call a coroutine function as a trio task, and return its result. If the calling thread is
-        interrupted (Ctrl-C), the task is cancelled, and its end awaited."""
+        interrupted (Ctrl-C), the task is cancelled and awaited."""
         if self._is_inside():
             raise RuntimeError("a client's callback must not wait for the client")
         ended: Future[R] = Future()
@@ -106,8 +106,8 @@ class Portal:
 
     @contextmanager
     def opened(self, manager: AbstractAsyncContextManager[R]) -> Generator[R]:
-        """A block that holds `manager` open in a trio task. If it raises, so does the block on
-        trio, with an error of its own; then the first error is raised."""
+        """Hold `manager` open in a trio task while the block runs. If the block raises, the block
+        on trio raises too, with an error of its own, and the block's own error is raised."""
         ready: Future[R] = Future()
         closed: Future[None] = Future()
         leave = trio.Event()
@@ -151,7 +151,7 @@ _clients = 0
 
 @contextmanager
 def portal() -> Generator[Portal]:
-    """The portal that the program's clients share, while one of them is open."""
+    """Return the portal that the program's clients share. It exists while one of them is open."""
     global _portal, _clients
     with _lock:
         if _portal is None:

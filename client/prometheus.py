@@ -32,19 +32,19 @@ class MeteredClient(Protocol):
 
 
 class ClientMetrics(Collector):
-    """Exports the metrics of clients to a registry. One serves all clients of a program."""
+    """Exports the metrics of clients to a registry. One object serves all clients of a program."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        """`registry`: the one that the program exports; by default the library's own. Raises
-        ValueError if the registry has such an object already."""
+        """Initialize the exporter. `registry` is the registry that the program exports; by default
+        the library's own. Raises ValueError if the registry has such an object already."""
         self._lock = Lock()
         self._clients: dict[tuple[str, str], MeteredClient] = {}
         (registry or REGISTRY).register(self)
 
     @contextmanager
     def of(self, client: MeteredClient, name: str) -> Generator[None]:
-        """Exports the metrics of `client` while the block lasts, which must be inside the client's
-        own. `name` is the value of the label `client`. Raises ValueError if another producer, or
+        """Export the metrics of `client` during the block, which must be inside the client's own
+        block. `name` is the value of the label `client`. Raises ValueError if another producer, or
         another consumer, has that name."""
         kind = "consumer" if isinstance(client, Consumer | blocking.Consumer) else "producer"
         with self._lock:
@@ -58,11 +58,11 @@ class ClientMetrics(Collector):
                 del self._clients[kind, name]
 
     def describe(self) -> Iterable[Metric]:
-        """The registry asks for names before there are clients: none."""
+        """Return no names: the registry asks for them before there are clients."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics of the clients now; the registry calls it, in any thread."""
+        """Return the current metrics of the clients. The registry calls this in any thread."""
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
         with self._lock:
             for (kind, name), client in self._clients.items():

@@ -2,9 +2,9 @@
 
 ```
 <path>/
-  epoch                        CBOR: who campaigned last, and its epoch
-  leader                       CBOR: the controller's id, epoch, and where it listens; hangs on a
-                               lease of the controller's
+  epoch                        CBOR: the last candidate that campaigned, and its epoch
+  leader                       CBOR: the controller's id, epoch and address; attached to a lease of
+                               the controller
   log/00000000000000012345     CBOR: the events of one append, from this offset on
   parts/                       pieces of appends that are too large for one value; they count once a
                                value of the log names them

@@ -1,5 +1,5 @@
-"""Channels to other nodes over TCP: implements the interface of `core/broker/peers.py` with the
-client library's connection."""
+"""Channels to other nodes over TCP, which implement the interface of `core/broker/peers.py` with
+the client library's connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Security = dict[str, Any]
 
 
 class NetChannel:
-    """A `Channel` over one TCP connection."""
+    """A `Channel` on one TCP connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -83,20 +83,20 @@ class NetChannel:
 
 
 class NetPeers:
-    """`Peers` over TCP. The connections' tasks run in the nursery, and end with it."""
+    """`Peers` over TCP. The tasks of the connections run in the nursery, and end with it."""
 
     def __init__(
         self, nursery: trio.Nursery, *, client_id: str, security: Callable[[], Security] = dict
     ) -> None:
-        """`client_id` names this node in the peer's log; `security` returns how to authenticate,
-        and is called for each connection."""
+        """Initialize the peers. `client_id` names this node in the peer's log. `security` returns
+        how to authenticate, and is called for each connection."""
         self._nursery = nursery
         self._client_id = client_id
         self._security = security
         self._complained = float("-inf")
 
     def _config(self) -> ClientConfig:
-        # A channel is kept as long as its owner wants it, even if idle.
+        # A channel stays open as long as its owner wants it, even if idle.
         config = ClientConfig(
             client_id=self._client_id, connections_max_idle_ms=-1, **self._security()
         )
@@ -130,8 +130,8 @@ class NetPeers:
 
 
 def security_of(config: BrokerConfig, listener: str, protocol: str, mechanism: str) -> Security:
-    """How this node connects to peers that listen at `listener` with `protocol`, from the keys of
-    that listener, as arguments of ClientConfig. Raises ConfigError."""
+    """Return how this node connects to peers that listen at `listener` with `protocol`, from the
+    keys of that listener, as arguments of ClientConfig. Raises ConfigError."""
     found: Security = {"security_protocol": protocol}
     if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
         found["sasl_mechanism"] = mechanism
@@ -154,7 +154,7 @@ def security_of(config: BrokerConfig, listener: str, protocol: str, mechanism: s
 
 
 def _refused(error: BaseException | None) -> bool:
-    """Whether every address tried has refused the connection."""
+    """Return whether every address that was tried has refused the connection."""
     if isinstance(error, BaseExceptionGroup):
         group = cast(BaseExceptionGroup[BaseException], error)
         return all(_refused(one) for one in group.exceptions)

@@ -29,18 +29,16 @@ SWEEP_S = 5
 """How often to check for idle connections."""
 
 REFUSALS_LOGGED_S = 1.0
-"""The interval for logging refusals, so that a flood of clients does not flood the log."""
+"""The interval for logging refusals, so that many clients do not flood the log."""
 
 RESERVED_DESCRIPTORS = 32
-"""For listeners, locks, the event loop, and files that are open briefly."""
+"""Descriptors for listeners, locks, the event loop, and files that are open briefly."""
 
 
 def descriptors_for_connections() -> int:
-    """The number of descriptors of this process that are neither the logs' (core/log/disk.py) nor
-    reserved.
-
-    If connections used more, an append that has to open its file would fail, and with it the log
-    directory.
+    """Return the number of descriptors of this process that are neither the logs'
+    (core/log/disk.py) nor reserved. If connections used more, an append that has to open its file
+    would fail, and with it the log directory.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
@@ -70,7 +68,7 @@ class Server:
         self._by_listener: Counter[str] = Counter()
         self._quotas = ConnectionQuotas(broker)
         self._turned_away = 0
-        """Connections about to be closed because their address has too many."""
+        """The number of connections that wait to be closed because their address has too many."""
         self._handshaking = trio.Lock()
         """Held by the connection that computes a step of its TLS handshake."""
         self._idle_s = config.connections_max_idle_ms / 1000
@@ -79,7 +77,7 @@ class Server:
         self._refusal_logged = float("-inf")
         self._ids = 0
         self._accepting: list[trio.CancelScope] = []
-        """One scope for each call of `serve`."""
+        """The cancel scope of each call of `serve`."""
         self._draining = False
         self._empty = trio.Event()
 
@@ -96,10 +94,10 @@ class Server:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept on `listeners` until `drain`; returns when the last connection is gone. `apis` are
-        the APIs of this listener, if they differ from the server's.
+        """Accept connections on `listeners` until `drain`. Returns when the last connection has
+        ended. `apis` are the APIs of these listeners, if they differ from the server's.
 
-        Running out of descriptors ends nothing: trio waits and accepts again.
+        If the process runs out of descriptors, trio waits and accepts again.
         """
         served = self._apis if apis is None else {api.key: api for api in apis}
         security = self._security_of(listener_name)
@@ -117,8 +115,8 @@ class Server:
                                 connections.start_soon(self._quotas.look_up)
                             await self._serve_stream(stream, listener_name, served, security)
                         except Exception:
-                            # An internal error, for one client: it must not end the others'
-                            # connections.
+                            # An internal error affects one client: it must not end the connections
+                            # of the others.
                             logger.exception("a connection could not be served")
 
                     task_status.started()
@@ -201,7 +199,7 @@ class Server:
                 tell(context.connection_id)
 
     def _security_of(self, listener_name: str) -> ListenerSecurity | None:
-        """How the peers of a listener authenticate; None if they need not."""
+        """Return how the peers of a listener authenticate; None if they need not."""
         listener = self._listeners.get(listener_name)
         if listener is None or listener.security_protocol == "PLAINTEXT":
             return None
@@ -218,7 +216,8 @@ class Server:
         await trio.aclose_forcefully(stream)
 
     def _admits(self, host: str, listener: str) -> bool:
-        """Whether another connection from `host` is allowed. The limits may change at runtime."""
+        """Return whether another connection from `host` is allowed. The limits may change at
+        runtime."""
         config, count = self._broker.config, len(self._connections)
         if count >= config.max_connections:
             return self._refuse(host, f"max.connections is {config.max_connections}")

@@ -20,7 +20,7 @@ class ServiceManager:
     """The service manager that started this process, if any."""
 
     def __init__(self) -> None:
-        """Removes NOTIFY_SOCKET from the environment, so that child processes cannot send
+        """Remove NOTIFY_SOCKET from the environment, so that child processes cannot send
         notifications for this one."""
         self._address = os.environ.pop(VARIABLE, "")
 

@@ -11,9 +11,8 @@ _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,\[\]]+)(:[0-9]{1,5})?")
 
 
 def parse_address(text: str) -> tuple[str, str]:
-    """`h:p,h:p` and the path of `h:p,h:p/path`, with or without a scheme; the default path is /pk.
-
-    Raises ValueError for anything else."""
+    """Parse `h:p,h:p/path`, with or without a scheme, into `h:p,h:p` and the path; the default path
+    is /pk. Raises ValueError for anything else."""
     hosts, slash, path = text.rpartition("://")[2].partition("/")
     path = f"/{path.strip('/')}" if slash and path.strip("/") else DEFAULT_PATH
     for host in hosts.split(","):

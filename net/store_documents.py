@@ -18,18 +18,18 @@ _VERSION: Final = 1
 
 
 class EventsMissing(StoreFailed):
-    """The log lacks the next events: it was trimmed in the meantime, or it is damaged."""
+    """The log lacks the next events: it was trimmed meanwhile, or is damaged."""
 
 
 class Documents(Struct, frozen=True):
-    """The documents of one kind of store. Reading a damaged one raises an exception that `damage`
-    converts."""
+    """The CBOR documents of one kind of store. Reading a damaged document raises an exception that
+    `damage` converts."""
 
     kind: str
-    """The prefix of their type marks."""
+    """The prefix of the documents' type marks."""
 
     store: str
-    """The store's name, for messages."""
+    """The store's name in messages."""
 
     @contextmanager
     def damage(self) -> Generator[None]:
@@ -40,58 +40,59 @@ class Documents(Struct, frozen=True):
             raise StoreFailed(f"{self.store}: a document is damaged: {e}") from e
 
     def epoch(self, leader: Leader) -> bytes:
-        """The document of the last campaign."""
+        """Encode the last campaign."""
         body = {"id": leader.controller_id, "epoch": leader.epoch}
         return cbor.dumps(f"{self.kind}.epoch", _VERSION, body)
 
     def read_epoch(self, data: bytes | None) -> Leader | None:
-        """The last campaign; an empty document belongs to a candidate that was not elected yet."""
+        """Decode the last campaign. An empty document belongs to a candidate that was not elected
+        yet."""
         if not data:
             return None
         _, body = cbor.loads(f"{self.kind}.epoch", data, _VERSION)
         return Leader(body["id"], body["epoch"])
 
     def leader(self, leader: Leader, endpoint: Endpoint) -> bytes:
-        """The document with the controller and its address."""
+        """Encode the controller and its address."""
         body = {"id": leader.controller_id, "epoch": leader.epoch, "endpoint": list(endpoint)}
         return cbor.dumps(f"{self.kind}.leader", _VERSION, body)
 
     def read_leader(self, data: bytes) -> tuple[int, Endpoint]:
-        """The controller's id and address."""
+        """Decode the controller's id and address."""
         _, body = cbor.loads(f"{self.kind}.leader", data, _VERSION)
         return body["id"], Endpoint(*body["endpoint"])
 
     def append(self, events: Sequence[Event]) -> bytes:
-        """The events of one append."""
+        """Encode the events of one append."""
         body = {"count": len(events), "events": [pack(event) for event in events]}
         return cbor.dumps(f"{self.kind}.append", _VERSION, body)
 
     def pieces_of_append(self, count: int, folder: str, pieces: int, crc: int) -> bytes:
-        """The document of an append of `count` events, whose own document is split into `pieces` in
+        """Encode an append of `count` events, whose own document is split into `pieces` in
         `folder`."""
         body = {"count": count, "folder": folder, "pieces": pieces, "crc": crc}
         return cbor.dumps(f"{self.kind}.append", _VERSION, body)
 
     def read_append(self, data: bytes) -> dict[str, Any]:
-        """`count` and either `events` (packed) or `folder`, `pieces` and `crc`."""
+        """Decode an append: `count` and either `events` (packed) or `folder`, `pieces` and
+        `crc`."""
         return cbor.loads(f"{self.kind}.append", data, _VERSION)[1]
 
     def snapshot(self, offset: int, folder: str, pieces: int, crc: int) -> bytes:
-        """The document that names the valid snapshot."""
+        """Encode the name of the valid snapshot."""
         body = {"offset": offset, "folder": folder, "pieces": pieces, "crc": crc}
         return cbor.dumps(f"{self.kind}.snapshot", _VERSION, body)
 
     def read_snapshot(self, data: bytes | None) -> dict[str, Any] | None:
-        """`offset`, `folder`, `pieces` and `crc` of the valid snapshot; None if there is none."""
+        """Decode `offset`, `folder`, `pieces` and `crc` of the valid snapshot; None if there is
+        none."""
         return cbor.loads(f"{self.kind}.snapshot", data, _VERSION)[1] if data else None
 
     def image_of(
         self, data: bytes | None, offsets: list[int], appends: list[bytes]
     ) -> MetadataImage:
-        """The image built from a snapshot and the appends after it. It takes long, so call it in a
-        thread.
-
-        Raises EventsMissing, StoreFailed if they contradict each other.
+        """Build the image from a snapshot and the appends after it. This takes long, so call it in
+        a thread. Raises EventsMissing, and StoreFailed if they contradict each other.
         """
         image = snapshot.load(data) if data is not None else MetadataImage()
 

@@ -1,9 +1,9 @@
 """Sends and receives bytes: the interface that a connection needs, and its implementation on a
 socket.
 
-The socket is used without trio's wrapper, because trio adds a checkpoint to every call. Here a
-`recv_into` that succeeds at once costs only a system call, and only one that would block goes to
-the loop. So a reader in a loop must yield itself.
+The socket is used without trio's wrapper, which adds a checkpoint to every call. Here a `recv_into`
+that succeeds at once costs only a system call, and only a call that would block waits in the loop.
+So a reader in a loop must yield by itself.
 """
 
 import contextlib
@@ -21,28 +21,29 @@ from pk.core.wire.types import Part, Slice
 from pk.net.frames import FrameBuffer
 
 JOIN_BYTES = 64 * 1024
-"""Parts below this are joined into one send: copying them costs less than a system call."""
+"""Smaller parts are joined into one send: copying them costs less than a system call."""
 
 PARTS_AT_ONCE = 1024
-"""The number of parts after which other tasks run."""
+"""The number of parts to send before other tasks run."""
 
 READ_BYTES = 32 * 1024
-"""A slice of a file below this is read and joined with the data before it."""
+"""A smaller slice of a file is read and joined with the data before it."""
 
 CHUNK_BYTES = 1 << 20
-"""The number of bytes per sendfile: other tasks run between two of them."""
+"""The number of bytes per sendfile. Other tasks run between two calls."""
 
 JOINED_BYTES = 4096
-"""The number of bytes at the end of a slice that are read and sent together with the bytes that
-follow, the last three of a Fetch response. Sent separately, those would double the kernel's cost
-for a megabyte."""
+"""The number of bytes at the end of a slice that are read and sent together with the bytes after
+the slice, such as the last three of a Fetch response. Sending those separately would double the
+kernel's cost for a megabyte."""
 
 IN_MEMORY_S = 1.0
-"""After waiting longer than this for the peer, check again whether the next pages are in memory."""
+"""After a wait for the peer that is longer than this, check again whether the next pages are in
+memory."""
 
 
 class Transport(Protocol):
-    """The interface through which a connection receives and sends bytes."""
+    """The interface by which a connection receives and sends bytes."""
 
     @property
     def last_sent(self) -> float:
@@ -51,16 +52,17 @@ class Transport(Protocol):
 
     @property
     def waited_at(self) -> float:
-        """When `receive` last had to wait for the peer, by perf_counter; other tasks ran then."""
+        """When `receive` last had to wait for the peer, so that other tasks ran, by
+        perf_counter."""
         ...
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
-        """Receive into `buffer`; returns the number of bytes, 0 at the end, None if the server's
+        """Receive into `buffer`. Returns the number of bytes; 0 at the end, None if the server's
         memory is used up."""
         ...
 
     async def send(self, parts: Sequence[Part]) -> None:
-        """Send everything. Raises OSError or trio.BrokenResourceError when the peer is gone."""
+        """Send everything. Raises OSError or trio.BrokenResourceError if the connection is lost."""
         ...
 
     def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
@@ -73,13 +75,13 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close at once; a task that waits in receive or send gets trio.ClosedResourceError."""
+        """Close at once. A task that waits in receive or send gets trio.ClosedResourceError."""
         ...
 
 
 def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
-    """A part as bytes, reading a slice; None for a large one, or one that may have to wait for the
-    disk. Raises BrokenResourceError."""
+    """Return a part as bytes, reading it if it is a slice. Returns None for a large slice, or one
+    that may have to wait for the disk. Raises BrokenResourceError."""
     if isinstance(part, bytes | bytearray | memoryview):
         return part
     if not isinstance(part, FileSlice):
@@ -89,7 +91,7 @@ def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
 
 
 def _whole(part: Slice, data: bytes) -> bytes:
-    """The data read for a slice. Raises BrokenResourceError if the file ends before the slice: the
+    """Return the data of a slice. Raises BrokenResourceError if the file ends before the slice: the
     answer's length has been sent, so the client would take the next answer for the rest of this
     one."""
     if len(data) != part.length:
@@ -108,7 +110,7 @@ class SocketTransport:
         self.waited_at = float("-inf")
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
-        """See Transport. A checkpoint only if nothing has arrived yet."""
+        """See Transport. This is a checkpoint only if nothing has arrived yet."""
         while True:
             room = buffer.room()
             if room is None:
@@ -128,7 +130,7 @@ class SocketTransport:
             return count
 
     async def send(self, parts: Sequence[Part]) -> None:
-        """See Transport: joins small parts, and sends file slices by sendfile."""
+        """See Transport. Joins small parts, and sends slices of files by sendfile."""
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for number, part in enumerate(parts, 1):
@@ -150,7 +152,7 @@ class SocketTransport:
         await self._send_bytes(pending)
 
     def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
-        """See Transport: sends as much as one call does."""
+        """See Transport. Sends as much as one call does."""
         if len(parts) == 1 and isinstance(first := parts[0], bytes):
             left = self._send_now(first)
             return [] if left is None else [left]
@@ -171,7 +173,7 @@ class SocketTransport:
         return rest
 
     def _send_now(self, data: bytes | bytearray | memoryview) -> memoryview | None:
-        """Send as much as possible in one call without waiting; returns the rest."""
+        """Send as much as possible in one call without waiting. Returns the rest."""
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
@@ -181,7 +183,7 @@ class SocketTransport:
         return None if sent == len(data) else memoryview(data)[sent:]
 
     async def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        """Send small parts, or a single one, in one call."""
+        """Send small parts, or a single part, in one call."""
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         view = self._send_now(data) if data else None
         if view is None:
@@ -202,14 +204,13 @@ class SocketTransport:
         self.last_sent = trio.current_time()
 
     async def _send_file(self, part: FileSlice, kept: int) -> bytes:
-        """Send the slice except its last `kept` bytes, and return those. Uses sendfile if its pages
-        are in memory; else they are read in a thread first.
-
-        Raises BrokenResourceError if the file ends before the slice: the size has already been
-        sent, so the connection cannot continue.
+        """Send the slice except its last `kept` bytes, and return those. Uses sendfile if the pages
+        are in memory; otherwise reads them in a thread first. Raises BrokenResourceError if the
+        file ends before the slice: the size has already been sent, so the connection cannot
+        continue.
         """
         file, position, left = part.file, part.position, part.length
-        in_memory = position  # up to here
+        in_memory = position  # the end of the pages in memory
         part.pin()
         try:
             descriptor = part.fileno()
@@ -230,8 +231,8 @@ class SocketTransport:
                     sent = 0
                 except OSError as e:
                     if not isinstance(e, ConnectionError | TimeoutError):
-                        # Perhaps an error of the file: reading it will show that, and report a
-                        # failing disk (`Disk.read_failed`).
+                        # The file may have failed. Reading it will show that, and report a failing
+                        # disk (`Disk.read_failed`).
                         with contextlib.suppress(OSError):
                             await offload(file.pread, count, position, directory="cold reads")
                     raise trio.BrokenResourceError(str(e)) from e
@@ -259,7 +260,7 @@ class SocketTransport:
     async def finish(self) -> None:
         """See Transport. Closing a socket with unread bytes resets the connection, and the peer
         loses the bytes that it has not read yet. So unread bytes are discarded until the peer has
-        seen our end."""
+        received the end of ours."""
         waste, unread = bytearray(64 * 1024), False
         try:
             self._socket.shutdown(socket.SHUT_WR)

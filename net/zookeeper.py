@@ -1,30 +1,30 @@
-"""The metadata store on ZooKeeper: any of several machines may be the controller, and ZooKeeper
-decides which.
+"""The metadata store on ZooKeeper: one of several machines is the controller, and ZooKeeper decides
+which.
 
 ```
 <path>/
-  epoch                        CBOR: who campaigned last, and its epoch; each campaign raises the
-                               node's version
-  leader                       ephemeral; CBOR: the controller's id, epoch, and where it listens
-  candidates/                  ephemeral and sequential: who would be controller, in order
+  epoch                        CBOR: the last candidate that campaigned, and its epoch; each
+                               campaign raises the node's version
+  leader                       ephemeral; CBOR: the controller's id, epoch and address
+  candidates/                  ephemeral and sequential: the candidates, in order
     2-5f3a…-0000000007
   log/                         the events, a bucket for each thousand offsets
     0000000000000000012/
       00000000000000012345     CBOR: the events of one append, from this offset on
-  parts/                       appends of more than one node holds: in pieces, which count when a
+  parts/                       pieces of appends that are too large for one node; they count once a
                                node of the log names them
     00000000000000012999-0000000004/
       0000000000, 0000000001, …
-  snapshots/                   as many as there are attempts; one counts
+  snapshots/                   one folder for each attempt; one counts
     00000000000000012000-0000000001/
       0000000000, 0000000001, …
   snapshot                     CBOR: which of them
 ```
 
 **Election.** A candidate creates an ephemeral sequential node and waits until the one before it is
-deleted (each watches only one other, so no herd effect). The first in the queue sets `epoch`,
-conditional on the version it read, and creates `leader`, both in one multi. From then on only its
-writes are accepted:
+deleted (each watches only one other, so there is no herd effect). The first in the queue sets
+`epoch`, conditional on the version it read, and creates `leader`, both in one multi. From then on
+only its writes are accepted:
 
 **Fencing.** Every write of a controller is a multi that begins with two checks: `epoch` has the
 version of its own campaign, and `leader` is there. ZooKeeper applies a multi completely or not at
@@ -37,9 +37,9 @@ session, is the barrier for reading that end. `load` also begins with a `sync`, 
 not lead.
 
 **Deposing.** A session outlives its process by `zookeeper.session.timeout.ms`. A candidate that
-finds nothing listening at the controller's address (`depose`) does not wait for that. It removes
-the controller's candidate from the queue, and the next one is elected. If the old controller is
-alive after all, it is fenced like any other.
+finds nothing listening at the controller's address (`depose`) does not wait until the session
+expires. It removes the controller's candidate from the queue, and the next candidate is elected. If
+the old controller is alive after all, it is fenced like any other.
 
 **Size.** ZooKeeper rejects requests and responses above 1 MB (jute.maxbuffer). A node holds less
 than 512 kB, a bucket at most a thousand children. Larger data goes into `parts` or `snapshots` in
@@ -47,8 +47,9 @@ pieces, each fenced; then one multi makes it valid. So an append of any size is 
 
 **Doubt.** If the connection breaks during an append, its outcome is unknown: the store raises
 StoreFailed and gives up the leadership. The same happens as soon as the session is suspended,
-before another node can have been elected; `lost` tells the controller. It may campaign again at
-once. If its session is still alive, so is its place in the queue, and it is elected again.
+before another node can have been elected; `lost` tells the controller. The controller may
+campaign again at once. If its session is still alive, it has kept its place in the queue, and it is
+elected again.
 
 Nodes are open to every client of that ZooKeeper (its ACL is the default): protect it like the
 brokers' listeners.
@@ -89,7 +90,7 @@ NODE_BYTES_MAX: Final = 480 << 10
 """The maximum size of a node: two nodes with their paths fit into one request."""
 
 Transaction: TypeAlias = Any
-"""A TransactionRequest of kazoo's, whose methods have no types."""
+"""A TransactionRequest of kazoo, whose methods have no types."""
 
 BUCKET: Final = 1000
 """The number of offsets in a bucket of the log."""
@@ -97,25 +98,25 @@ BUCKET: Final = 1000
 DELETES_PER_MULTI: Final = 500
 
 NODE_COST_BYTES: Final = 4096
-"""The minimum that a node adds to `bytes_since_snapshot`: ZooKeeper keeps each node in memory, and
-a load requests each one."""
+"""The least that a node adds to `bytes_since_snapshot`: ZooKeeper keeps each node in memory, and a
+load requests each of them."""
 
 LOADS_MAX: Final = 5
-"""The number of times that a load restarts because a controller trimmed the events that it was
-about to read."""
+"""How often a load restarts because a controller has trimmed the events that it was about to
+read."""
 
 AGAIN_S: Final = 0.05
 
 
 class _Leadership(Struct, eq=False):
-    """The state of the winner of a campaign."""
+    """The state of a leadership."""
 
     epoch: int
     version: int
     """The version of the epoch node."""
 
     age: int
-    """The age of the session that won it."""
+    """The `age` of the session when it won the campaign."""
 
     end: int = 0
     """The log end offset."""
@@ -128,7 +129,7 @@ class _Leadership(Struct, eq=False):
 
 
 class ZooKeeperStore:
-    """See the top of this file. It implements `MetadataStore`."""
+    """The metadata store on ZooKeeper; see the top of this file. It implements `MetadataStore`."""
 
     def __init__(
         self,
@@ -139,10 +140,8 @@ class ZooKeeperStore:
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = 15_000,
     ) -> None:
-        """`address` is `[zookeeper://]h:p,h:p[/path]`; `endpoint` is the address of this
-        controller, for `ZooKeeperLocator`.
-
-        Raises ValueError if the address is invalid.
+        """Initialize the store. `address` is `[zookeeper://]h:p,h:p[/path]`; `endpoint` is this
+        controller's address, for `ZooKeeperLocator`. Raises ValueError if the address is invalid.
         """
         hosts, self._root = parse_address(address)
         self.session = ZooKeeperSession(
@@ -156,27 +155,28 @@ class ZooKeeperStore:
         self._leadership: _Leadership | None = None
         self._why = "there was no campaign"
         self._barren = False
-        """Whether the last leadership ended before anything was appended."""
+        """Whether the last leadership ended without an append."""
         self._deposed: tuple[int, Endpoint] | None = None
-        """An address where nothing listens anymore."""
+        """The address of a controller where nothing listens anymore."""
         self._look_again = trio.Event()
-        """Set when the queue may have changed, or should."""
+        """Set when the queue may have changed, or a candidate should check for another reason."""
         self._writing = trio.Lock()
         self.lost: list[Callable[[int, str], None]] = []
         self.bytes_since_snapshot = 0
 
     @property
     def locator(self) -> ZooKeeperLocator:
-        """A locator of the controller that uses this store's session."""
+        """Return a locator of the controller that uses this store's session."""
         return ZooKeeperLocator(self.session, self._root)
 
     async def campaign(self, controller_id: int) -> int:
-        """See `MetadataStore`. Returns when this store is first in the queue, and keeps waiting
-        when the session is lost; raises StoreFailed if ZooKeeper is unreachable for longer than the
+        """See `MetadataStore`. Returns when this store is first in the queue, and keeps waiting if
+        the session is lost. Raises StoreFailed if ZooKeeper is unreachable for longer than the
         connect timeout.
 
-        A controller that returns without having appended anything goes to the end of the queue. One
-        that cannot take over (because it is too old for the log, say) must not block all others.
+        After a leadership without appends, this store goes to the end of the queue: a controller
+        that cannot take over (for example because it is too old for the events in the log) must not
+        block the others.
         """
         assert controller_id == self.controller_id
         self._give_up("it campaigns again")
@@ -217,8 +217,8 @@ class ZooKeeperStore:
             raise missing
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
-        """See `MetadataStore`. After a failure the store gives up the leadership; the next campaign
-        shows whether the append happened."""
+        """See `MetadataStore`. After a failure, the store gives up the leadership; the next
+        campaign shows whether the append took place."""
         async with self._writing:
             leadership = self._held(epoch)
             if offset != leadership.end:
@@ -250,7 +250,7 @@ class ZooKeeperStore:
             self.bytes_since_snapshot -= covered
 
     async def trim(self, epoch: int) -> None:
-        """See `MetadataStore`. Also deletes pieces that never became valid."""
+        """See `MetadataStore`. Also deletes parts that never became valid."""
         with failures():
             leadership = self._held(epoch)
             pointer = DOCUMENTS.read_snapshot(await self._get(f"{self._root}/snapshot"))
@@ -280,7 +280,8 @@ class ZooKeeperStore:
     # --- the election
 
     async def _enter_queue(self) -> str:
-        """The name of this store's candidate, created unless this session already has one."""
+        """Return the name of this store's candidate, which is created unless this session already
+        has one."""
         for name in await self._children("candidates"):
             if name.startswith(self._prefix):
                 path = f"{self._root}/candidates/{name}"
@@ -298,7 +299,7 @@ class ZooKeeperStore:
         return made.rpartition("/")[2]
 
     async def _wait_first(self, name: str, age: int) -> None:
-        """Wait until no candidate is before `name`."""
+        """Wait until no candidate comes before `name`."""
         while True:
             queue = sorted(await self._children("candidates"), key=place_in_queue)
             if name not in queue:
@@ -331,7 +332,7 @@ class ZooKeeperStore:
             await self._ignoring(NoNodeError, lambda zk: zk.delete_async(path))
 
     async def _take_leadership(self, age: int) -> _Leadership | None:
-        """Raise the epoch and register as leader; None if another candidate was faster."""
+        """Raise the epoch and register as leader. Returns None if another candidate was faster."""
         path, leader_path = f"{self._root}/epoch", f"{self._root}/leader"
         data, stat = await self.session.call(lambda zk: zk.get_async(path))
         last = DOCUMENTS.read_epoch(data)
@@ -343,8 +344,8 @@ class ZooKeeperStore:
             t = zk.transaction()
             t.set_data(path, DOCUMENTS.epoch(ours), version=stat.version)
             if old is not None:
-                # Its owner was before us in the queue, or it is our own from a leadership we gave
-                # up.
+                # The node's owner was before us in the queue, or it is our own from a leadership
+                # that we gave up.
                 t.delete(leader_path)
             t.create(leader_path, DOCUMENTS.leader(ours, self._endpoint), ephemeral=True)
             return t.commit_async()
@@ -367,7 +368,7 @@ class ZooKeeperStore:
         return leadership
 
     async def _find_end(self) -> tuple[int, int]:
-        """The log end offset, and the last bucket (-1 if there is none)."""
+        """Return the log end offset, and the last bucket (-1 if there is none)."""
         pointer = DOCUMENTS.read_snapshot(await self._get(f"{self._root}/snapshot"))
         end = pointer["offset"] if pointer is not None else 0
         buckets = await self._children("log")
@@ -393,7 +394,7 @@ class ZooKeeperStore:
                 call(leadership.epoch, why)
 
     def _held(self, epoch: int) -> _Leadership:
-        """The leadership of `epoch`. Raises Fenced if it is over, or may be."""
+        """Return the leadership of `epoch`. Raises Fenced if it is, or may be, over."""
         leadership = self._leadership
         if leadership is None:
             raise Fenced(f"epoch {epoch} is over: {self._why}")
@@ -406,7 +407,7 @@ class ZooKeeperStore:
     # --- writing
 
     async def _append(self, leadership: _Leadership, events: Sequence[Event]) -> int:
-        """Append one node to the log; returns how many bytes to count for it."""
+        """Append one node to the log. Returns how many bytes to count for it."""
         data = (
             await offload(DOCUMENTS.append, events)
             if len(events) > BUCKET
@@ -429,7 +430,7 @@ class ZooKeeperStore:
     async def _write_pieces(
         self, leadership: _Leadership, where: str, offset: int, data: bytes
     ) -> tuple[str, int]:
-        """Write `data` to a new folder below `where`; returns the folder's name and the number of
+        """Write `data` to a new folder below `where`. Returns the folder's name and the number of
         nodes."""
         path = f"{self._root}/{where}/{offset:020d}-"
         made = await self._multi(leadership, lambda t: t.create(path, sequence=True), f"{where}")
@@ -442,7 +443,7 @@ class ZooKeeperStore:
     async def _multi(
         self, leadership: _Leadership, build: Callable[[Transaction], None], what: str
     ) -> list[Any]:
-        """Run the operations that `build` adds, in a fenced multi; returns their results. Raises
+        """Run the operations that `build` adds, in a fenced multi. Returns their results. Raises
         Fenced, StoreFailed."""
         if self.session.age != leadership.age:
             raise Fenced(f"epoch {leadership.epoch} is over: the session may be lost")
@@ -516,7 +517,7 @@ class ZooKeeperStore:
         return data
 
     async def _get(self, path: str) -> bytes | None:
-        """The data of a node; None if it does not exist."""
+        """Return the data of a node; None if it does not exist."""
         try:
             data, _ = await self.session.call(lambda zk: zk.get_async(path))
         except NoNodeError:
@@ -524,7 +525,7 @@ class ZooKeeperStore:
         return data
 
     async def _children(self, name: str) -> list[str]:
-        """The sorted names of a node's children; empty if the node does not exist."""
+        """Return the sorted names of a node's children; empty if the node does not exist."""
         path = f"{self._root}/{name}"
         try:
             return sorted(await self.session.call(lambda zk: zk.get_children_async(path)))

@@ -1,4 +1,4 @@
-"""The nodes of the ZooKeeper store, and the meaning of kazoo's results."""
+"""The nodes of the ZooKeeper store, and the interpretation of kazoo's results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCUMENTS: Final = Documents("pk.zookeeper", "ZooKeeper")
 
 
 def place_in_queue(name: str) -> int:
-    """The sequence number that ZooKeeper gave a node."""
+    """Return the sequence number that ZooKeeper gave a node."""
     return int(name.rpartition("-")[2])
 
 
@@ -31,7 +31,8 @@ def failures() -> Generator[None]:
 
 
 def refusal(results: list[Any]) -> tuple[int, Exception] | None:
-    """The operation of a multi that was refused, with its error; None if the multi was applied."""
+    """Return the operation of a multi that was refused, with its error; None if the multi was
+    applied."""
     undone = (RolledBackError, RuntimeInconsistency)
     for at, result in enumerate(results):
         if isinstance(result, Exception) and not isinstance(result, undone):

@@ -1,20 +1,21 @@
 """A session with ZooKeeper on the trio loop, which hides kazoo's threads.
 
 kazoo runs a thread that owns the socket, one that calls completions and one that calls watches.
-They touch our objects only through `TrioToken.run_sync_soon`, and the loop never waits for them:
-requests go through kazoo's `..._async` calls, which queue and return.
+These threads touch our objects only through `TrioToken.run_sync_soon`, and the loop never waits for
+them: requests use kazoo's `..._async` calls, which queue them and return.
 
-The danger of a session is not that it ends but that its owner learns late. ZooKeeper counts the
-session's time from the last byte it received from us; we count from the last byte we received from
-it. kazoo gives up a connection after two thirds of the session timeout without an answer, so
-`SUSPENDED` comes before ZooKeeper may delete our ephemeral nodes, unless this process itself was
-paused. So from `SUSPENDED` on, everything tied to the session (a leadership, a place in the queue)
-is treated as lost, even if the same session comes back; and if we were paused, ZooKeeper refuses
-our writes (see zookeeper.py). `age` counts those losses. kazoo's thread increments it at once,
-which invalidates decisions taken before the loop has learned of the loss.
+The danger of a session is not that it expires, but that its owner learns of that too late.
+ZooKeeper measures the session's time from the last byte that it received from us; we measure from
+the last byte that we received from ZooKeeper. kazoo gives up a connection after two thirds of the
+session timeout without an answer, so `SUSPENDED` comes before ZooKeeper may delete our ephemeral
+nodes, unless this process itself was paused. So from `SUSPENDED` on, everything tied to the session
+(a leadership, a place in the queue) is treated as lost, even if the same session is resumed; and if
+we were paused, ZooKeeper refuses our writes (see zookeeper.py). `age` counts these losses. kazoo's
+thread increments it at once, which invalidates decisions taken before the loop has learned of the
+loss.
 
-A request is never queued while the connection is down. kazoo would keep it and send it later,
-possibly in another session; here it fails, and the caller decides what to do.
+While the connection is down, no request is passed to kazoo, which would queue it and send it later,
+possibly in another session. The request fails, and the caller decides what to do.
 """
 
 from __future__ import annotations
@@ -42,32 +43,32 @@ RETRY_FIRST_S: Final = 0.05
 RETRY_LAST_S: Final = 1.0
 
 WINDOW: Final = 64
-"""The number of requests of one `call_all` in flight at a time."""
+"""How many requests of one `call_all` are in flight at a time."""
 
 Zk: TypeAlias = Any
 """A KazooClient, whose methods have no types."""
 Start = Callable[[Zk], Any]
-"""Starts a request with one of kazoo's `..._async` calls and returns its result."""
+"""Starts a request with one of kazoo's `..._async` calls, and returns kazoo's result object."""
 
 
 class SessionLost(StoreFailed):
-    """The connection was lost during a request; its outcome is unknown."""
+    """The connection was lost during a request, whose outcome is unknown."""
 
 
 class ZooKeeperSession:
     """A ZooKeeper client that connects on first use, and reconnects whenever it loses its server.
-
-    Used within one trio run; `close` ends it.
+    It is used within one trio run; `close` ends it.
     """
 
     def __init__(
         self, hosts: str, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 15_000
     ) -> None:
-        """`session_timeout_ms` is requested; the server limits it (by default to between 2 and 20
-        ticks). `connect_timeout_ms`: how long `ready` waits for a server."""
+        """Initialize the session. `session_timeout_ms` is only requested: the server limits it (by
+        default to between 2 and 20 ticks). `connect_timeout_ms` is how long `ready` waits for a
+        server."""
         self.hosts = hosts
         self.age = 0
-        """How often the connection was lost. Incremented by kazoo's thread, at once."""
+        """How often the connection was lost. kazoo's thread increments it at once."""
         self.on_lost: list[Callable[[], None]] = []
         """Called on the loop after the connection was lost."""
         self._session_timeout_ms = session_timeout_ms
@@ -82,12 +83,12 @@ class ZooKeeperSession:
 
     @property
     def connected(self) -> bool:
-        """Whether the session is up, as far as this process knows."""
+        """Whether the session is connected, as far as this process knows."""
         return self._connected and not self._closed
 
     @property
     def away(self) -> bool:
-        """Whether there is no connection now, and the client is trying to make one."""
+        """Whether there is no connection, and the client is trying to make one."""
         client = self._client
         return (
             client is not None
@@ -103,8 +104,8 @@ class ZooKeeperSession:
         return known[0] if known is not None and known[0] is not None else 0
 
     async def ready(self) -> int:
-        """Wait until the session is up; returns its `age`. Raises StoreFailed if no server answers
-        in time."""
+        """Wait until the session is connected. Returns its `age`. Raises StoreFailed if no server
+        answers in time."""
         if self._client is None:
             async with self._starting:
                 await self._start()
@@ -136,16 +137,17 @@ class ZooKeeperSession:
             raise SessionLost(f"ZooKeeper at {self.hosts}: the connection was lost")
 
     async def call(self, start: Start) -> Any:
-        """The result of the request that `start(client)` makes (one of kazoo's `..._async` calls).
+        """Return the result of the request that `start(client)` makes (one of kazoo's `..._async`
+        calls).
 
-        Raises SessionLost if the connection is or goes down, and kazoo's own exceptions for
+        Raises SessionLost if the connection is down or lost, and kazoo's own exceptions for
         refusals of the server. A cancelled caller leaves the request in flight.
         """
         [result] = await self.call_all([start])
         return result
 
     async def call_all(self, starts: Sequence[Start]) -> list[Any]:
-        """`call` for each of `starts`, in order, with many in flight at a time."""
+        """Like `call` for each of `starts`, in order, with many requests in flight at a time."""
         results: list[Any] = []
         for first in range(0, len(starts), WINDOW):
             begun = [self._begin(start) for start in starts[first : first + WINDOW]]
@@ -176,12 +178,12 @@ class ZooKeeperSession:
             self._waiting.discard(done)
 
     def watcher(self, call: Callable[[], None]) -> Callable[[Any], None]:
-        """A watch for kazoo that runs `call()` on the loop, once; also when the connection, and so
-        the watch, is lost."""
+        """Return a watch for kazoo that runs `call()` on the loop, once; also if the connection,
+        and so the watch, is lost."""
         return lambda _: self._soon(call)
 
     async def close(self) -> None:
-        """End the session: ZooKeeper deletes its ephemeral nodes at once. Tasks waiting for an
+        """End the session: ZooKeeper deletes its ephemeral nodes at once. Tasks that wait for an
         answer get SessionLost."""
         self._closed = True
         self._announce()
@@ -223,7 +225,7 @@ class ZooKeeperSession:
         )
         client.add_listener(self._heard)
         self._client = client
-        # It joins threads of an earlier start; there are none, but run it off the loop all the
+        # This joins threads of an earlier start. There are none, but run it off the loop all the
         # same.
         await trio.to_thread.run_sync(client.start_async)
 
@@ -245,7 +247,7 @@ class ZooKeeperSession:
         self._soon(lambda: self._take(connected))
 
     def _take(self, connected: bool) -> None:
-        # States arrive in order; the last one decides, which may be newer than this one.
+        # States arrive in order. The last one counts, which may be newer than this one.
         client = self._client
         if client is None:
             return
@@ -264,9 +266,9 @@ class ZooKeeperSession:
         changed.set()
 
     def _soon(self, call: Callable[[], None]) -> None:
-        """From any thread: run `call()` on the loop."""
+        """Run `call()` on the loop. May be called in any thread."""
         assert self._token is not None
-        # If the loop is over, so is every waiting task.
+        # If the loop has ended, so has every waiting task.
         with contextlib.suppress(trio.RunFinishedError):
             self._token.run_sync_soon(call)
 
@@ -278,7 +280,7 @@ class _Quiet(logging.LoggerAdapter[logging.Logger]):
         super().log(min(level, logging.DEBUG), msg, *args, **kwargs)
 
     def warn(self, msg: object, *args: Any, **kwargs: Any) -> None:
-        """kazoo calls it by its old name."""
+        """Like `warning`; kazoo calls it by its old name."""
         self.log(logging.DEBUG, msg, *args, **kwargs)
 
 

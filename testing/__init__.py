@@ -5,8 +5,8 @@
         producer = confluent_kafka.Producer({"bootstrap.servers": kafka.url})
 
 pytest gets the fixtures `kafka`, `kafka_url`, `kafka_topic` and `kafka_cluster`
-(testing/plugin.py). `preload` imports the broker. The plugin calls it if a test needs the broker;
-otherwise, the first use of a name of this package does the import.
+(testing/plugin.py). `preload` imports the broker. The plugin calls it if a test needs the broker.
+Otherwise the first use of a name of this package imports it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A broker in a thread of this process, with its log in memory.
 
-It starts in a few milliseconds, so each test can have its own. It takes a port that the system
-chooses, writes no file and starts no thread but its own: what a broker otherwise does in threads
-runs on its loop, because memory needs no waiting. Python's settings (garbage collection, signals,
-logging) stay as the test's process has them.
+The broker starts in a few milliseconds, so each test can have its own. It listens on a port that
+the system chooses, writes no files and starts no thread but its own: the work that a broker
+otherwise does in threads runs on its loop, because memory needs no waiting. Python's settings
+(garbage collection, signals, logging) remain those of the test's process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pk.testing.records import Records
 T = TypeVar("T")
 
 STOP_S: Final = 60.0
-"""How long a broker may take to stop, on a busy machine, before that is an error."""
+"""How long a broker on a busy machine may take to stop before that is an error."""
 WAIT_S: Final = 60.0
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -72,32 +72,32 @@ class Request(Struct, frozen=True):
     """A request that the broker received."""
 
     api: str
-    """Its name, as in "OffsetCommit"."""
+    """The name of the API, as in "OffsetCommit"."""
     version: int
     client_id: str | None
     connection: int
     """A number that distinguishes connections."""
     message: Any
-    """Its fields, by Kafka's names in snake_case."""
+    """The request's fields, by Kafka's names in snake_case."""
 
 
 class Broker(Faults, Records):
-    """See the top of this file. `with Broker() as kafka:` or `async with`, or `start` and
-    `stop`."""
+    """A broker in this process; see the top of this file. Use it in `with Broker() as kafka:` or
+    `async with`, or call `start` and `stop`."""
 
     def __init__(self, config: Mapping[str, str] | None = None) -> None:
-        """`config` takes Kafka's broker keys. Raises ConfigError."""
+        """Initialize the broker. `config` takes Kafka's broker keys. Raises ConfigError."""
         self._config = BrokerConfig.parse({**DEFAULTS, **(config or {})})
         self._thread: threading.Thread | None = None
         self._node: Node | None = None
         self._nursery: trio.Nursery | None = None
         self._token: trio.lowlevel.TrioToken | None = None
 
-    # Its life
+    # Life cycle
 
     def start(self) -> Self:
-        """Start it; it serves when this returns. Raises StartError, RuntimeError if it runs
-        already."""
+        """Start the broker. It serves when this returns. Raises StartError, and RuntimeError if the
+        broker runs already."""
         if self._thread is not None:
             raise RuntimeError("the broker is already running")
         started: Future[None] = Future()
@@ -114,12 +114,12 @@ class Broker(Faults, Records):
         return self
 
     def stop(self) -> None:
-        """Stop it at once, with everything that it held. Nothing happens if it does not run."""
+        """Stop the broker at once and drop its data. Does nothing if the broker does not run."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         assert self._token is not None and self._nursery is not None
-        # No handing over, no draining: nothing of it remains afterward.
+        # Neither transfer leadership nor drain: nothing of the broker remains.
         self._token.run_sync_soon(self._nursery.cancel_scope.cancel)
         thread.join(STOP_S)
         if thread.is_alive():
@@ -137,8 +137,8 @@ class Broker(Faults, Records):
         self.stop()
 
     async def __aenter__(self) -> Self:
-        """Start, for `async with` in trio or asyncio; it takes a few milliseconds, and needs no
-        other thread."""
+        """Start the broker, for `async with` in trio or asyncio. This takes a few milliseconds, and
+        needs no other thread."""
         return self.start()
 
     async def __aexit__(
@@ -168,7 +168,8 @@ class Broker(Faults, Records):
 
     @property
     def url(self) -> str:
-        """host:port, for `bootstrap.servers`. Raises RuntimeError if it does not run."""
+        """The broker's host:port, for `bootstrap.servers`. Raises RuntimeError if the broker does
+        not run."""
         if self._thread is None or self._node is None:
             raise RuntimeError("the broker is not running")
         return self._node.address
@@ -180,8 +181,8 @@ class Broker(Faults, Records):
 
     @property
     def metrics_url(self) -> str:
-        """The URL of its metrics. Raises RuntimeError if it does not run, or runs without
-        `pk.metrics.listener`."""
+        """The URL of the broker's metrics. Raises RuntimeError if the broker does not run, or runs
+        without `pk.metrics.listener`."""
         if self._thread is None or self._node is None or self._node.metrics_port is None:
             raise RuntimeError("the broker serves no metrics: set pk.metrics.listener=127.0.0.1:0")
         return f"http://127.0.0.1:{self._node.metrics_port}/metrics"
@@ -189,8 +190,8 @@ class Broker(Faults, Records):
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic that clients can use at once; its name. `config` takes Kafka's topic keys.
-        Raises KafkaError."""
+        """Create a topic that clients can use at once, and return its name. `config` takes Kafka's
+        topic keys. Raises KafkaError."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -219,23 +220,23 @@ class Broker(Faults, Records):
     # Faults; see `Faults` for the others
 
     def move_leader(self, topic: str, partition: int = 0, *, away_s: float = AWAY_S) -> None:
-        """Have the broker resign as leader of a partition, and lead it again `away_s` seconds later
-        in a new epoch. Until then producers and consumers get NOT_LEADER_OR_FOLLOWER. Raises
+        """Make the broker resign as leader of a partition, and lead it again `away_s` seconds later
+        in a new epoch. Until then, producers and consumers get NOT_LEADER_OR_FOLLOWER. Raises
         KafkaError."""
         away_ms = round(away_s * 1000)
         self._call(lambda node: actions.move_leader(node.broker, topic, partition, away_ms))
 
     def rebalance(self, group: str) -> None:
-        """Have a consumer group distribute its partitions again: its members join again, and those
-        of the consumer protocol (KIP-848) lose their partitions first. Raises KafkaError
+        """Make a consumer group assign its partitions again: its members join again, and members of
+        the consumer protocol (KIP-848) lose their partitions first. Raises KafkaError
         GROUP_ID_NOT_FOUND."""
         self._call(lambda node: actions.rebalance(node.broker, group))
 
     # Requests
 
     def requests(self, api: str | None = None, *, client_id: str | None = None) -> list[Request]:
-        """The received requests, oldest first: of one API ("OffsetCommit"), or of one client.
-        Raises ValueError."""
+        """Return the received requests, oldest first: all of them, those of one API
+        ("OffsetCommit"), or those of one client. Raises ValueError."""
         key = None if api is None else api_key(api)
 
         async def look(node: Node) -> list[SeenRequest]:
@@ -251,8 +252,8 @@ class Broker(Faults, Records):
         client_id: str | None = None,
         timeout_s: float = WAIT_S,
     ) -> list[Request]:
-        """Wait until `count` such requests have come, and return all. Raises TimeoutError. In async
-        code, call it in a thread (`asyncio.to_thread`)."""
+        """Wait until the broker has received `count` such requests, and return all of them. Raises
+        TimeoutError. In async code, call this in a thread (`asyncio.to_thread`)."""
         key = api_key(api)
 
         async def look(node: Node) -> list[SeenRequest]:
@@ -268,7 +269,7 @@ class Broker(Faults, Records):
         return found
 
     def forget_requests(self) -> None:
-        """Forget the requests received until now."""
+        """Forget the requests received so far."""
 
         async def forget(node: Node) -> None:
             _faults(node).forget_requests()
@@ -282,7 +283,7 @@ class Broker(Faults, Records):
         return [self._call(ask)]
 
     def _call(self, work: Callable[[Node], Awaitable[T]]) -> T:
-        """Do work on the broker's loop, and wait for it. Raises what the work raises."""
+        """Run `work` on the broker's loop, and return its result. Raises what `work` raises."""
         if self._thread is None or self._token is None or self._nursery is None:
             raise RuntimeError("the broker is not running")
         done: Future[T] = Future()
@@ -305,8 +306,8 @@ class Broker(Faults, Records):
 
 
 def broker(config: Mapping[str, str] | None = None) -> Broker:
-    """A broker for a `with` or `async with` block. `config` takes Kafka's broker keys. Raises
-    ConfigError."""
+    """Return a broker for a `with` or `async with` block. `config` takes Kafka's broker keys.
+    Raises ConfigError."""
     return Broker(config)
 
 
@@ -321,7 +322,7 @@ def _context(node: Node, api_key: int, version: int) -> Context:
 
 
 async def _answer(result: Any) -> Any:
-    """The final answer of a handler's result."""
+    """Return the final answer of a handler, which may have returned awaitables."""
     while isawaitable(result):
         result = await result
     return result

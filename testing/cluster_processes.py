@@ -1,5 +1,4 @@
-"""A cluster of processes on this machine, with logs in memory: `pk up --brokers N`, for the length
-of a block."""
+"""A cluster of processes on this machine, with logs in memory, for a block: `pk up --brokers N`."""
 
 from __future__ import annotations
 
@@ -25,18 +24,19 @@ from pk.testing.records import Records
 T = TypeVar("T")
 
 STOP_S: Final = 60.0
-"""How long the processes may take to end, on a busy machine, before they are killed."""
+"""How long the processes on a busy machine may take to end before they are killed."""
 
 
 class ClusterError(Exception):
-    """The cluster did not start; the message has its output."""
+    """The cluster did not start. The message has its output."""
 
 
 class Cluster(Faults, Records):
-    """See the top of this file. `with Cluster(3) as kafka:`, or `start` and `stop`."""
+    """A cluster of processes; see the top of this file. Use it in `with Cluster(3) as kafka:`, or
+    call `start` and `stop`."""
 
     def __init__(self, brokers: int = 3, config: Mapping[str, str] | None = None) -> None:
-        """`config` takes Kafka's broker keys, for every broker."""
+        """Initialize the cluster. `config` takes Kafka's broker keys, for all brokers."""
         self._brokers = brokers
         self._config = {"pk.faults.enable": "true", **(config or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -44,8 +44,8 @@ class Cluster(Faults, Records):
         self._url = ""
 
     def start(self) -> Self:
-        """Start it; it serves when this returns. Raises ClusterError, RuntimeError if it runs
-        already."""
+        """Start the cluster. It serves when this returns. Raises ClusterError, and RuntimeError if
+        the cluster runs already."""
         if self._process is not None:
             raise RuntimeError("the cluster is already running")
         words = ["up", "--brokers", str(self._brokers), "--memory", "--port", "0"]
@@ -76,11 +76,11 @@ class Cluster(Faults, Records):
         raise ClusterError(b"".join(written).decode(errors="replace") or "the cluster ended")
 
     def stop(self) -> None:
-        """End all its processes. Nothing happens if it does not run."""
+        """End all processes of the cluster. Does nothing if the cluster does not run."""
         process, self._process = self._process, None
         if process is None:
             return
-        for number in (signal.SIGTERM, signal.SIGTERM):  # the second one does not drain
+        for number in (signal.SIGTERM, signal.SIGTERM):  # the second does not drain
             process.send_signal(number)
         try:
             process.wait(STOP_S)
@@ -105,7 +105,8 @@ class Cluster(Faults, Records):
 
     @property
     def url(self) -> str:
-        """The brokers, for `bootstrap.servers`. Raises RuntimeError if it does not run."""
+        """The brokers' addresses, for `bootstrap.servers`. Raises RuntimeError if the cluster does
+        not run."""
         if self._process is None:
             raise RuntimeError("the cluster is not running")
         return self._url
@@ -118,8 +119,8 @@ class Cluster(Faults, Records):
         *,
         replication_factor: int | None = None,
     ) -> str:
-        """Create a topic, replicated to every broker (up to three) unless said otherwise; its name.
-        Raises KafkaError."""
+        """Create a topic, and return its name. By default, it is replicated to every broker (up to
+        three). Raises KafkaError."""
         factor = min(3, self._brokers) if replication_factor is None else replication_factor
 
         async def create(admin: Admin) -> None:
@@ -130,7 +131,8 @@ class Cluster(Faults, Records):
         return name
 
     def move_leader(self, topic: str, partition: int = 0) -> int:
-        """Have another replica lead a partition; the new leader's id. Raises KafkaError."""
+        """Make another replica the leader of a partition. Returns the id of the new leader. Raises
+        KafkaError."""
 
         async def move(admin: Admin) -> int:
             return await admin.move_leader(TopicPartition(topic, partition))
@@ -138,7 +140,7 @@ class Cluster(Faults, Records):
         return self._admin(move)
 
     def rebalance(self, group: str) -> None:
-        """Have a consumer group distribute its partitions again. Raises KafkaError
+        """Make a consumer group assign its partitions again. Raises KafkaError
         GROUP_ID_NOT_FOUND."""
 
         async def ask(admin: Admin) -> None:
@@ -154,8 +156,8 @@ class Cluster(Faults, Records):
         return self._admin(ask)
 
     def _admin(self, work: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
-        """Do work with an admin client in a thread of its own: the caller's may run an event
-        loop."""
+        """Do work with an admin client, in a thread of its own, because the caller's thread may run
+        an event loop."""
         url, done = self.url, Future[T]()
 
         async def main() -> T:
@@ -175,5 +177,5 @@ class Cluster(Faults, Records):
 
 
 def cluster(brokers: int = 3, config: Mapping[str, str] | None = None) -> Cluster:
-    """A cluster for a `with` block. `config` takes Kafka's broker keys, for every broker."""
+    """Return a cluster for a `with` block. `config` takes Kafka's broker keys, for all brokers."""
     return Cluster(brokers, config)

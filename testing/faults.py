@@ -17,11 +17,11 @@ AWAY_S: Final = 0.3
 
 
 class Faults:
-    """The faults that `Broker` and `Cluster` share. Each broker of a cluster counts `times` by
-    itself."""
+    """The methods for faults that `Broker` and `Cluster` share. Each broker of a cluster counts
+    `times` by itself."""
 
     def _ask(self, request: PkFaultsRequest) -> Sequence[PkFaultsResponse]:
-        """Send a request to every broker; their answers. Raises KafkaError."""
+        """Send a request to every broker, and return their answers. Raises KafkaError."""
         raise NotImplementedError
 
     def fail_next(
@@ -33,8 +33,8 @@ class Faults:
         client_id: str | None = None,
     ) -> None:
         """Answer the next `times` requests of an API ("Produce") with an error, without handling
-        them; -1 until `clear_faults`. `error` is Kafka's name or number. `client_id` names one
-        client; None means all.
+        them; with -1, all requests until `clear_faults`. `error` is Kafka's name or number.
+        `client_id` names one client (None: all).
 
         Raises ValueError for an API or an error that Kafka does not have.
         """
@@ -43,33 +43,34 @@ class Faults:
     def delay(
         self, api: str, seconds: float, *, times: int = -1, client_id: str | None = None
     ) -> None:
-        """Handle requests of an API later: `times` of them, or (-1) all until `clear_faults`. Later
-        requests of the connection wait, too, as in Kafka. Raises ValueError."""
+        """Delay the handling of the next `times` requests of an API; with -1, all requests until
+        `clear_faults`. Later requests on the same connection wait too, as in Kafka. Raises
+        ValueError."""
         self._add("delay", api, delay_ms=round(seconds * 1000), times=times, client_id=client_id)
 
     def drop_next(
         self, api: str, *, times: int = 1, answer_only: bool = False, client_id: str | None = None
     ) -> None:
-        """Close the connection instead of answering the next `times` requests of an API. They are
-        not handled; or with `answer_only` they are, and the client cannot know. Raises
-        ValueError."""
+        """Close the connection instead of answering the next `times` requests of an API. The
+        requests are not handled, unless `answer_only` is set; the client cannot tell the
+        difference. Raises ValueError."""
         kind = "drop-answer" if answer_only else "drop"
         self._add(kind, api, times=times, client_id=client_id)
 
     def drop_connections(self, client_id: str | None = None) -> int:
-        """Close all connections of clients, or those of one client; how many. Clients may connect
-        again at once."""
+        """Close all connections of clients, or those of one client. Returns their number. Clients
+        may connect again at once."""
         request = PkFaultsRequest(action="disconnect", client_id=client_id)
         return sum(response.count for response in self._ask(request))
 
     def clear_faults(self) -> int:
-        """End all faults that fail, delay or drop requests; how many there were."""
+        """End all faults that fail, delay or drop requests. Returns their number."""
         return sum(response.count for response in self._ask(PkFaultsRequest(action="clear")))
 
     def set_clock(self, seconds: float) -> None:
-        """Set the brokers' time of day to `seconds` ahead of the machine's: timestamps of
-        LogAppendTime, retention and partitions' producers (which expire at once), transactions and
-        commits that expire. 0 makes it right again."""
+        """Set the brokers' time of day to `seconds` ahead of the machine's: it determines the
+        timestamps of LogAppendTime, retention, and the expiry of transactions, committed offsets
+        and the state of producers in partitions. 0 restores the machine's time."""
         self._ask(PkFaultsRequest(action="set-clock", shift_ms=round(seconds * 1000)))
 
     def _add(
@@ -95,7 +96,7 @@ class Faults:
 
 
 def api_key(name: str) -> int:
-    """The API key of a request's name. Raises ValueError."""
+    """Return the API key of a request's name. Raises ValueError."""
     known = BY_NAME.get(name)
     if known is None:
         near = difflib.get_close_matches(name, BY_NAME, 1, 0.5)
@@ -105,7 +106,7 @@ def api_key(name: str) -> int:
 
 
 def error_number(error: ErrorCode | int | str) -> int:
-    """The code of Kafka's error. Raises ValueError."""
+    """Return the code of Kafka's error. Raises ValueError."""
     if not isinstance(error, str):
         return ErrorCode(error)
     try:
@@ -117,7 +118,7 @@ def error_number(error: ErrorCode | int | str) -> int:
 
 
 def reason_of(error: BaseException) -> BaseException:
-    """The first error within the groups that nurseries wrap it in."""
+    """Return the first error within the exception groups of nurseries."""
     while isinstance(error, BaseExceptionGroup):
         error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
     return error

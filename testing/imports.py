@@ -1,4 +1,4 @@
-"""Imports of the broker: before the first test waits for them, and without Python's collections."""
+"""Imports the broker before the first test needs it, without garbage collection."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def preload() -> None:
     first member needs them.
 
     The plugin does it for pytest, and `KafkaTestCase` for its tests. Elsewhere, the first test that
-    uses a broker waits for the import: a quarter of a second, in which clients may give up and wait
-    before they ask again.
+    uses a broker waits for the import: a quarter of a second, during which clients may time out and
+    back off.
     """
     with collections_off():
         from pk.core.api.index import import_apis
@@ -24,8 +24,8 @@ def preload() -> None:
 
 @contextmanager
 def collections_off() -> Generator[None]:
-    """Turn garbage collection off during an import: its objects stay, and collections would scan
-    them several times, which takes a tenth of the import's time."""
+    """Turn garbage collection off during an import. The imported objects stay, and collections
+    would scan them several times, which takes a tenth of the import's time."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,7 @@
 """The pytest plugin: fixtures `kafka`, `kafka_url`, `kafka_topic` and `kafka_cluster`.
 
-pytest imports this file in every run where pk is installed; the broker is imported once the tests
-are collected, if one of them uses a fixture. So the first such test waits for a broker's start, and
-not for an import.
+pytest imports this file in every run if pk is installed. The broker is imported after collection if
+a test uses a fixture, so the first such test waits only for the broker's start.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _SCOPE: Final = "kafka_scope"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the setting."""
+    """Declare the setting `kafka_scope`."""
     parser.addini(
         _SCOPE, "scope of the fixture `kafka`: function, class, module, session", default="function"
     )
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Scope:
-    """The scope of `kafka`, as the project's settings say. Raises UsageError."""
+    """Return the scope of the fixture `kafka` from the project's settings. Raises UsageError."""
     wanted: Any = config.getini(_SCOPE)
     if wanted not in get_args(Scope):
         raise pytest.UsageError(f"{_SCOPE}: not a scope of fixtures: {wanted!r}")
@@ -66,8 +65,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _uses_our_kafka(item: pytest.Item) -> bool:
-    """Whether a test has this file's `kafka`, and not one of its own project's. pytest has no
-    public way to ask; if this one fails, the first test imports the broker."""
+    """Return whether a test uses this file's fixture `kafka`, and not one of its own project's.
+    pytest has no public way to ask this. If the private one fails, the first test imports the
+    broker."""
     found: Any = getattr(item, "_fixtureinfo", None)
     definitions = getattr(found, "name2fixturedefs", {}).get("kafka", ())
     return bool(definitions) and definitions[-1].func.__module__ == __name__
@@ -75,8 +75,8 @@ def _uses_our_kafka(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope=_scope)
 def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker of this test's own, in a thread, with its log in memory; with `kafka_scope =
-    session` one for all tests."""
+    """A new broker for this test, in a thread, with its log in memory. With `kafka_scope =
+    session`, all tests share one broker."""
     from pk.testing import Broker
 
     keys: dict[str, str] = {}
@@ -94,8 +94,8 @@ def kafka_url(kafka: Broker) -> str:
 
 @pytest.fixture
 def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> str:
-    """A topic with one partition, named after the test, with a number if another test of a shared
-    broker has the same name."""
+    """A topic with one partition, named after the test. The name gets a number if another test of a
+    shared broker has the same name."""
     from pk.testing import ErrorCode, KafkaError
 
     base = name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:200]
@@ -112,7 +112,8 @@ def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka_cluster() -> Iterator[Callable[..., Cluster]]:
-    """`kafka_cluster(3)` starts a cluster of three processes, which ends with the test."""
+    """A function that starts a cluster: `kafka_cluster(3)` has three processes, which end with the
+    test."""
     from pk.testing import Cluster
 
     with ExitStack() as stack:

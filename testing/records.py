@@ -1,4 +1,4 @@
-"""Records that a test writes to a broker or a cluster, and reads from it."""
+"""Writes records to a broker or a cluster for a test, and reads them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ READ_S: Final = 60.0
 
 
 class Records:
-    """The helpers that `Broker` and `Cluster` share. They block: in async code, call them in a
-    thread."""
+    """The methods for records that `Broker` and `Cluster` share. They block, so async code must
+    call them in a thread."""
 
     @property
     def url(self) -> str:
-        """The brokers, for `bootstrap.servers`."""
+        """The brokers' addresses, for `bootstrap.servers`."""
         raise NotImplementedError
 
     def produce(
@@ -47,8 +47,8 @@ class Records:
     def records(
         self, topic: str, count: int | None = None, *, timeout_s: float = READ_S
     ) -> list[ConsumerRecord]:
-        """The records that are in a topic now, by partition and offset, or with `count` as soon as
-        there are that many. Those of open and aborted transactions are left out.
+        """Return the records of a topic by partition and offset: the current ones, or with `count`
+        as soon as there are that many. Records of open and aborted transactions are left out.
 
         Raises TimeoutError if there are fewer after `timeout_s` seconds, and KafkaError.
         """

@@ -12,16 +12,16 @@ class KafkaTestCase(unittest.TestCase):
     """A test case whose tests find a new broker in `self.kafka`."""
 
     kafka_config: ClassVar[Mapping[str, str]] = {}
-    """Kafka's broker keys."""
+    """Kafka's broker keys for the tests' brokers."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Import what the first test would wait for."""
+        """Import the modules that the first test would otherwise wait for."""
         super().setUpClass()
         preload()
 
     def setUp(self) -> None:
-        """Start the broker."""
+        """Start the test's broker."""
         super().setUp()
         self.kafka = Broker(self.kafka_config).start()
         self.addCleanup(self.kafka.stop)

@@ -40,8 +40,9 @@ class ProviderFailed(Exception):
 
 
 def ask(provider: TokenProvider | str) -> AccessToken:
-    """A token from a provider, or from one given as text: `module:function`, or a command that
-    prints the token or JSON with `access_token` and `expires_in`. Raises ProviderFailed."""
+    """Return a token from a provider, or from a provider given as text: `module:function`, or a
+    command that prints the token or JSON with `access_token` and `expires_in`. Raises
+    ProviderFailed."""
     try:
         found: object = _of_text(provider) if isinstance(provider, str) else provider()
     except ProviderFailed:
@@ -56,7 +57,8 @@ def ask(provider: TokenProvider | str) -> AccessToken:
 
 
 def check(provider: object) -> str | None:
-    """The error in a provider given as text, or None. A function's module is not imported yet."""
+    """Return the error in a provider given as text, or None. A function's module is not imported
+    yet."""
     if not isinstance(provider, str):
         return None
     if _FUNCTION.fullmatch(provider):

@@ -30,17 +30,19 @@ class Refresh(Struct, frozen=True):
     """When to replace a token before it expires: the keys `sasl.login.refresh.*`."""
 
     window_factor: float = 0.8
-    """The share of its lifetime after which it is replaced."""
+    """The share of a token's lifetime after which it is replaced."""
     window_jitter: float = 0.05
-    """A random share up to this is added, so that many clients do not refresh at once."""
+    """A random share up to this is added to `window_factor`, so that clients do not refresh all at
+    once."""
     min_period_s: int = 60
-    """The minimum time before it is replaced."""
+    """The minimum time before a token is replaced."""
     buffer_s: int = 300
-    """The minimum rest of its lifetime when it is replaced."""
+    """The minimum remaining lifetime when a token is replaced."""
 
     def used_s(self, life_s: float, chance: float) -> float:
-        """How long to use a token with a lifetime of `life_s`; `chance` is from 0 to 1. As in Java,
-        minimum period and buffer are ignored if the lifetime is shorter than both together."""
+        """Return how long to use a token with a lifetime of `life_s`. `chance` is from 0 to 1. As
+        in Java, the minimum period and the buffer are ignored if the lifetime is shorter than both
+        together."""
         used_s = life_s * min(self.window_factor + self.window_jitter * chance, 1.0)
         if life_s < self.min_period_s + self.buffer_s:
             return used_s
@@ -53,22 +55,22 @@ _REFRESH: Final = Refresh()
 
 
 class TokenSettings(Struct, frozen=True):
-    """The settings by which a client gets tokens."""
+    """A client's settings for getting tokens."""
 
     url: str
     client_id: str | None = None
     client_secret: str | None = None
     scope: str | None = None
     url_encode: bool = False
-    """Whether to URL-encode id and secret in the header, as RFC 6749 requires but few providers
-    expect."""
+    """Whether to URL-encode the id and the secret in the header, as RFC 6749 requires but few
+    providers expect."""
     timeouts: Timeouts = _TIMEOUTS
     backoff_s: float = 0.1
     backoff_max_s: float = 10.0
     refresh: Refresh = _REFRESH
     extensions: tuple[tuple[str, str], ...] = ()
     unsecured: tuple[tuple[str, str], ...] = ()
-    """The options of a login that makes its own, unsigned tokens."""
+    """The options of a login that creates its own, unsigned tokens."""
     provider: TokenProvider | str | None = None
     """A function, or a command, that returns tokens."""
     tls: TlsSettings = TlsSettings()
@@ -78,10 +80,10 @@ class TokenSettings(Struct, frozen=True):
 
 
 class TokenSource:
-    """Caches the current token for some settings."""
+    """Caches the current token for certain settings."""
 
     def __init__(self, settings: TokenSettings, now_s: Callable[[], float] = time.time) -> None:
-        """`now_s` is the time of day."""
+        """Initialize the cache. `now_s` is the time of day."""
         self._settings = settings
         self._now_s = now_s
         self._token: AccessToken | None = None
@@ -90,7 +92,7 @@ class TokenSource:
         self._lock = trio.Lock()
 
     async def get(self) -> AccessToken:
-        """A token that stays valid for a while. Raises SaslError, without secrets."""
+        """Return a token that stays valid for a while. Raises SaslError, without secrets."""
         if self._token is not None and self._now_s() < self._replaced_at:
             return self._token
         async with self._lock:
@@ -112,7 +114,7 @@ class TokenSource:
             return token
 
     async def _fetch(self) -> tuple[AccessToken, float]:
-        """Ask until there is an answer, for at most `sasl.login.retry.backoff.max.ms`."""
+        """Retry until there is an answer, for at most `sasl.login.retry.backoff.max.ms`."""
         settings = self._settings
         wait_s, until = settings.backoff_s, trio.current_time() + settings.backoff_max_s
         while True:
@@ -175,13 +177,13 @@ class TokenSource:
 
 @lru_cache(maxsize=32)
 def token_source(settings: TokenSettings) -> TokenSource:
-    """The source for these settings, shared by all clients of the process."""
+    """Return the source for these settings, which all clients of the process share."""
     return TokenSource(settings)
 
 
 def _with_life(token: str, expires_in: object, now_s: float) -> tuple[AccessToken, float]:
-    """The token with its lifetime in seconds, from the token itself or from the provider; without
-    one, it is used once."""
+    """Return the token with its lifetime in seconds, from the token itself or from the provider.
+    Without a lifetime, the token is used once."""
     expires = _claim(token, "exp")
     if isinstance(expires, int | float):
         return AccessToken(token), max(float(expires) - now_s, 0.0)
@@ -191,7 +193,7 @@ def _with_life(token: str, expires_in: object, now_s: float) -> tuple[AccessToke
 
 
 def _claim(token: str, name: str) -> object:
-    """A claim of a JWT. Nothing is verified: the broker does that."""
+    """Return a claim of a JWT. Nothing is verified: the broker does that."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

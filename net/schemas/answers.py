@@ -1,4 +1,4 @@
-"""The responses of a registry, as all its clients know them."""
+"""The responses of a registry, as all its clients interpret them."""
 
 import os
 import ssl
@@ -12,8 +12,9 @@ class RegistryUnreachable(Exception):
 
 
 def unreachable(url: str, error: Exception) -> RegistryUnreachable:
-    """The exception to raise because `error` kept a client from the registry at `url`."""
-    # trio's own errors say that all attempts failed, and repeat the address.
+    """Return the exception to raise because `error` prevented a client from using the registry at
+    `url`."""
+    # trio's own errors report that all attempts failed, and repeat the address.
     cause: Any = error.__cause__ or error
     while isinstance(cause, BaseExceptionGroup):
         cause = cast("BaseExceptionGroup[Exception]", cause).exceptions[0]
@@ -28,4 +29,4 @@ def unreachable(url: str, error: Exception) -> RegistryUnreachable:
 ANSWERED: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")
 """The response types of a registry, the preferred one first."""
 TAKEN: Final = frozenset({*ANSWERED, "application/octet-stream"})
-"""The body types that it accepts. A body without a type counts as the last."""
+"""The body types that a registry accepts. A body without a type counts as the last."""

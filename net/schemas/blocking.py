@@ -1,5 +1,5 @@
-"""Reads and adds a registry's schemas without trio and h11: for decoding records one by one, and
-for Spark's driver."""
+"""Reads and adds a registry's schemas without trio and h11, to decode single records and for
+Spark's driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEPTH_MAX = 100
 _ANSWER_BYTES_MAX = 64 << 20
 
 _Ask = Callable[[str, Any], Any]
-"""(path, body) → response; without a body it is a GET."""
+"""(path, body) → response. Without a body, the request is a GET."""
 
 
 class Schemas:
@@ -40,8 +40,8 @@ class Schemas:
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`where` is a URL or a directory; `tls` is for HTTPS, by default with the system's
-        certificates. Raises ValueError, MissingLibrary."""
+        """Initialize the client. `where` is a URL or a directory. `tls` is for HTTPS, by default
+        with the system's certificates. Raises ValueError, MissingLibrary."""
         require_libraries()
         self._directory = DirectoryRegistry(where) if "://" not in where else None
         self._ask: _Ask | None = None
@@ -49,7 +49,7 @@ class Schemas:
             self._ask = _asker(where, user, password, tls)
 
     def by_id(self, wanted: SchemaId) -> Resolved:
-        """The schema with the id in a record, with all its references."""
+        """Return the schema with the id in a record, with all its references."""
         if self._directory is not None:
             decider = self._directory.load()
             for context in decider.state.contexts.values():
@@ -61,13 +61,13 @@ class Schemas:
         return self._resolved(schema_of_json(self._get(path)), "")
 
     def subjects(self) -> list[str]:
-        """The names of all subjects."""
+        """Return the names of all subjects."""
         if self._directory is not None:
             return sorted(self._directory.load().state.subjects)
         return self._get("/subjects")
 
     def of_subject(self, subject: str, version: int = -1) -> tuple[int, Resolved]:
-        """The id and the schema of a subject's version (-1: the latest)."""
+        """Return the id and the schema of a subject's version (-1: the latest)."""
         if self._directory is not None:
             decider = self._directory.load()
             found = decider.version(subject, version)
@@ -77,7 +77,7 @@ class Schemas:
         return int(data["id"]), self._resolved(schema_of_json(data), subject)
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> Version:
-        """A subject's version (-1: the latest); with `deleted` also a deleted one."""
+        """Return a subject's version (-1: the latest). With `deleted`, also a deleted version."""
         if self._directory is not None:
             return self._directory.load().version(subject, number, deleted=deleted)
         named = "latest" if number == -1 else str(number)
@@ -86,8 +86,8 @@ class Schemas:
         return Version(subject, int(data["version"]), int(data["id"]), schema_of_json(data))
 
     def versions(self, subject: str) -> list[int]:
-        """The numbers of a subject's versions, including deleted ones; empty if there is no such
-        subject."""
+        """Return the numbers of a subject's versions, including deleted ones; empty if there is no
+        such subject."""
         if self._directory is not None:
             found = self._directory.load().state.versions(subject, deleted=True)
             return [each.version for each in found]
@@ -99,13 +99,13 @@ class Schemas:
             raise
 
     def resolve(self, schema: Schema, subject: str) -> Resolved:
-        """A schema with all its references."""
+        """Return a schema with all its references."""
         if self._directory is not None:
             return self._directory.load().resolve(schema, subject)
         return self._resolved(schema, subject)
 
     def register(self, subject: str, schema: Schema) -> int:
-        """Add a schema to a subject, unless the subject has it; returns its id."""
+        """Add a schema to a subject, unless the subject has it. Returns its id."""
         if self._directory is not None:
             return self._directory.add(subject, schema).id
         path = f"/subjects/{quote(subject, safe='')}/versions"

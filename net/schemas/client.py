@@ -38,27 +38,27 @@ class SchemaRegistry(Protocol):
     async def versions(self, subject: str, *, deleted: bool = False) -> list[Version]: ...
 
     async def version(self, subject: str, number: int) -> Version:
-        """A version (-1: the latest)."""
+        """Return a version (-1: the latest)."""
         ...
 
     async def resolved(self, wanted: SchemaId) -> Resolved:
-        """The schema with the id in a record, with all its references."""
+        """Return the schema with the id in a record, with all its references."""
         ...
 
     async def resolve(self, schema: Schema, subject: str) -> Resolved:
-        """A schema with all its references."""
+        """Return a schema with all its references."""
         ...
 
     async def level(self, subject: str) -> str: ...
 
     async def check(self, subject: str, schema: Schema) -> list[str]:
-        """Why a schema is not compatible with a subject's versions; empty if it is."""
+        """Return why a schema is not compatible with a subject's versions; empty if it is."""
         ...
 
     async def register(self, subject: str, schema: Schema) -> Version: ...
 
     async def delete(self, subject: str, number: int | None, *, permanent: bool) -> list[int]:
-        """Delete a version, or all; returns the numbers of the deleted versions."""
+        """Delete a version, or all versions. Returns the numbers of the deleted versions."""
         ...
 
     async def close(self) -> None: ...
@@ -67,7 +67,7 @@ class SchemaRegistry(Protocol):
 def open_registry(
     where: str, *, user: str | None = None, password: str | None = None
 ) -> SchemaRegistry:
-    """The registry at a URL, or in a directory. Raises ValueError."""
+    """Open the registry at a URL, or in a directory. Raises ValueError."""
     if "://" not in where:
         return DirectoryRegistry(where)
     at = address(where)
@@ -78,7 +78,7 @@ def open_registry(
 
 
 class UrlRegistry:
-    """A registry over HTTP: pk's, Confluent's, or another with its API."""
+    """A registry over HTTP: pk's, Confluent's, or another registry with the same API."""
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client

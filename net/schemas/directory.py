@@ -1,8 +1,8 @@
 """A registry in a directory of files. It needs no server, and can be kept with a program's own
 sources.
 
-It has a folder for each subject, with a file for each version, named after version and id:
-`orders-value/v1-id7.avsc`, `.json` or `.proto`; the references of a schema are in
+The directory has a folder for each subject, with a file for each version, named after version and
+id: `orders-value/v1-id7.avsc`, `.json` or `.proto`. The references of a schema are in
 `v1-id7.references.json`.
 """
 
@@ -29,7 +29,7 @@ _FILE: Final = re.compile(r"v(\d+)-id(\d+)\.(avsc|json|proto)")
 
 
 class DirectoryRegistry:
-    """A registry in a directory of files, which is read again for each request."""
+    """A registry in a directory of files, which are read again for each request."""
 
     def __init__(self, path: str) -> None:
         self._root = Path(path)

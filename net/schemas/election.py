@@ -1,8 +1,8 @@
 """Elects the leader of several registries through a Kafka group, like Confluent's registries.
 
 The group's protocol type is `sr`, its only protocol `v0`. Each member sends its address. The member
-that Kafka makes the group's leader announces which one leads the registry: the eligible one with
-the smallest URL. So registries of pk and of Confluent can run together.
+that Kafka makes the group's leader announces which member leads the registry: the eligible member
+with the smallest URL. So registries of pk and of Confluent can run together.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Identity(Struct, frozen=True):
 
 
 def identity(data: object) -> Identity | None:
-    """The registry described by a member's JSON; None if it is invalid."""
+    """Return the registry instance that a member's JSON describes; None if the JSON is invalid."""
     if not isinstance(data, dict):
         return None
     found = cast("dict[str, Any]", data)
@@ -72,8 +72,8 @@ def identity(data: object) -> Identity | None:
 
 
 def choose(members: dict[str, Identity]) -> tuple[str | None, Identity | None, int]:
-    """The member that leads (members are given by id), and the group's error: 1 if two have the
-    same URL."""
+    """Return the id of the member that leads, that member, and the group's error: 1 if two members
+    have the same URL. `members` is keyed by member id."""
     urls = [each.url for each in members.values()]
     if len(set(urls)) < len(urls):
         return None, None, 1
@@ -82,7 +82,8 @@ def choose(members: dict[str, Identity]) -> tuple[str | None, Identity | None, i
 
 
 class Election:
-    """This instance's membership. `leader` is the leader as far as this instance knows."""
+    """The membership of this instance in the election. `leader` is the leader, as far as this
+    instance knows."""
 
     def __init__(self, cluster: Cluster, group_id: str, own: Identity) -> None:
         self.own = own
@@ -97,7 +98,8 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """Whether this instance leads, as long as its session in the group cannot have expired."""
+        """Whether this instance leads. True only while its session in the group cannot have
+        expired."""
         return self.leader == self.own and trio.current_time() < self._valid_until
 
     async def changed(self) -> None:
@@ -105,7 +107,7 @@ class Election:
         await self._changed.wait()
 
     def step_down(self) -> None:
-        """Leave the leadership and join again, because another instance writes."""
+        """Give up the leadership and join again, because another instance writes."""
         self._set(None)
         self._generation = -1
 

@@ -1,5 +1,4 @@
-"""Checks that the libraries for schemas are installed, before the first record rather than at
-it."""
+"""Checks that the libraries for schemas are installed before the first record is processed."""
 
 from importlib.util import find_spec
 from typing import Final
@@ -10,7 +9,7 @@ _NEEDED: Final = ("fastavro", "jsonschema", "google.protobuf", "proto_schema_par
 
 
 def require_libraries() -> None:
-    """Raises MissingLibrary, which names the extra to install."""
+    """Raise MissingLibrary, which names the extra to install, if a library is missing."""
     for name in _NEEDED:
         try:
             if find_spec(name) is None:

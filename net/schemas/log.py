@@ -1,4 +1,4 @@
-"""The topic `_schemas`, which every instance follows from its beginning, and the leader writes.
+"""The topic `_schemas`, which every instance reads from its beginning and only the leader writes.
 
 The leader writes in transactions with one transactional id for the registry's group. So a new
 leader fences the old one, which then cannot write even if it does not know that it was replaced.
@@ -36,7 +36,7 @@ class LogError(Exception):
 async def prepare(
     bootstrap: str, config: Mapping[str, object], topic: str, replication_factor: int
 ) -> None:
-    """Create the topic if missing. Raises LogError if it is not a registry's topic."""
+    """Create the topic if it is missing. Raises LogError if it is not a registry's topic."""
     async with open_admin(bootstrap, config) as admin:
         found = await admin.describe_topics([topic])
         error = found.errors.get(topic)
@@ -58,7 +58,7 @@ async def prepare(
 
 
 class Log:
-    """The registry's log as read and written by one instance."""
+    """The registry's log, as one instance reads and writes it."""
 
     def __init__(
         self, bootstrap: str, config: Mapping[str, object], topic: str, transactional_id: str
@@ -74,7 +74,7 @@ class Log:
     async def follow(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Replay the topic until cancelled; reports `started` once its existing records have been
+        """Replay the topic until cancelled. Calls `started` once the existing records have been
         replayed."""
         config = {
             **self._config,
@@ -116,7 +116,7 @@ class Log:
 
     @asynccontextmanager
     async def writer(self) -> AsyncGenerator[Writer]:
-        """A writer for the time that this instance leads. Fences the previous leader."""
+        """Open a writer for the time that this instance leads. Fences the previous leader."""
         config = {**self._config, "transactional.id": self._transactional_id, "linger.ms": 0}
         async with open_producer(self._bootstrap, config) as producer:
             yield Writer(self, producer)
@@ -130,10 +130,10 @@ class Writer:
         self._producer = producer
 
     async def append(self, written: Sequence[Record]) -> int:
-        """Write all records or none, and wait until they are replayed; returns the last one's
-        offset.
+        """Write all records or none, and wait until they are replayed. Returns the offset of the
+        last record.
 
-        Raises KafkaError or ClientError, among them PRODUCER_FENCED if another instance leads.
+        Raises KafkaError or ClientError; PRODUCER_FENCED means that another instance leads.
         """
         async with self._producer.transaction():
             deliveries = [

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Settings(Struct, frozen=True):
-    """The settings of an instance."""
+    """The settings of a registry instance."""
 
     bootstrap: str
     client: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -42,11 +42,11 @@ class Settings(Struct, frozen=True):
     group: str = GROUP
     replication_factor: int = REPLICATION_FACTOR
     eligible: bool = True
-    """Whether this instance may lead."""
+    """Whether this instance may become the leader."""
 
 
 class NotLeader(Exception):
-    """A change was requested, but another instance leads, or none."""
+    """A change was requested, but this instance does not lead."""
 
     def __init__(self, leader: Identity | None) -> None:
         super().__init__("another instance leads" if leader else "no instance leads")
@@ -54,7 +54,7 @@ class NotLeader(Exception):
 
 
 class Registry:
-    """The registry as served by one instance. `run` is its task."""
+    """An instance of the registry. `run` is its task."""
 
     def __init__(self, settings: Settings, own: Identity) -> None:
         self.settings = settings
@@ -72,7 +72,7 @@ class Registry:
 
     @property
     def state(self) -> State:
-        """The state of the log, as far as this instance has read it."""
+        """The state of the log, as far as this instance has replayed it."""
         return self._log.state
 
     @property
@@ -81,10 +81,8 @@ class Registry:
         return self._election.leader if self._election is not None else None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; reports `started` once the log has been read and a leader is
-        known.
-
-        Raises LogError, KafkaError, ClientError if the log cannot be used.
+        """Serve until cancelled. Calls `started` once the log has been replayed and a leader is
+        known. Raises LogError, KafkaError, ClientError if the log cannot be used.
         """
         settings = self.settings
         client = dict(settings.client)
@@ -118,13 +116,13 @@ class Registry:
         assert election is not None
         while True:
             if not election.leads:
-                # A late heartbeat makes it the leader again, and changes nothing else.
+                # A late heartbeat makes this instance the leader again, and changes nothing else.
                 with trio.move_on_after(HEARTBEAT_MS / 1000):
                     await election.changed()
                 continue
             try:
                 async with self._log.writer() as writer:
-                    # The previous leader is fenced now; its records come before this one.
+                    # The previous leader is fenced now. Its records come before this one.
                     await writer.append([Record(records.NOOP)])
                     self._writer = writer
                     self._leads.set()
@@ -153,8 +151,8 @@ class Registry:
             nursery.start_soon(watch, self._again.wait)
 
     async def change(self, decide: Callable[[Decider], Decision]) -> tuple[Any, int]:
-        """Decide, write, and wait until the change is in the state; returns the decision's reply
-        and the offset of its last record. Waits while no instance leads.
+        """Decide on a change, write it, and wait until it is in the state. Returns the decision's
+        reply and the offset of its last record. Waits while no instance leads.
 
         Raises RegistryError, NotLeader.
         """
@@ -171,8 +169,8 @@ class Registry:
                 try:
                     offset = await writer.append(decision.records)
                 except BaseException as e:
-                    # It may be in the log without being in the state, on which the next change
-                    # would be decided. The next leader will have read the whole log.
+                    # The change may be in the log but not in the state, from which the next change
+                    # would be decided. The next leader will have replayed the whole log.
                     self._again.set()
                     election.step_down()
                     if isinstance(e, KafkaError | ClientError):
@@ -189,14 +187,13 @@ class Registry:
                 await self._next_change()
 
     async def check(self, question: Callable[[Decider], T]) -> T:
-        """Answer a question that may need to parse schemas: in a thread, since that can take long.
-
-        Raises RegistryError.
+        """Answer a question that may need to parse schemas. This runs in a thread, since it can
+        take long. Raises RegistryError.
         """
         async with self._checking:
             return await trio.to_thread.run_sync(question, self._checker)
 
     async def wait_for(self, offset: int) -> None:
-        """Wait at most a few seconds until this instance has read what the leader wrote."""
+        """Wait at most a few seconds until this instance has replayed the leader's record."""
         with trio.move_on_after(5):
             await self._log.wait_for(offset)

@@ -1,7 +1,8 @@
 """Confluent's REST API of a schema registry: the handlers of all paths and methods.
 
-Reads are answered from this instance's state. The leader makes changes; other instances forward
-them (`X-Forward` marks forwarded requests), and answer once they have read the change themselves.
+Each instance answers reads from its own state. The leader makes changes; other instances forward
+them (`X-Forward` marks forwarded requests), and answer once they have replayed the change
+themselves.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Authenticate = Callable[[Request], bool]
 
 
 class Rest:
-    """Handles the requests to one instance."""
+    """Handles the requests to one instance of the registry."""
 
     def __init__(
         self,
@@ -56,15 +57,15 @@ class Rest:
         authenticate: Authenticate | None = None,
         forwarder: Callable[[str], HttpClient] | None = None,
     ) -> None:
-        """`forwarder` creates the client for a leader's URL."""
+        """Initialize the handler. `forwarder` creates the client for a leader's URL."""
         self._registry = registry
         self._authenticate = authenticate
         self._forwarder = forwarder or _plain_client
         self._forwarding: dict[str, HttpClient] = {}
 
     def refusal(self, request: Request) -> Response | None:
-        """The refusal of a request without a valid user of the registry in its head; None for
-        requests that `handle` answers."""
+        """Return the refusal of a request without a valid user of the registry in its head; None
+        for requests that `handle` answers."""
         if self._authenticate is None or self._authenticate(request):
             return None
         return Response(
@@ -100,7 +101,8 @@ class Rest:
     async def _route(self, asked: _Asked) -> Response:
         path = asked.request.path
         if path[:1] == ("contexts",) and len(path) > 2:
-            # /contexts/.test/subjects/...: all subjects below are in that context.
+            # /contexts/.test/subjects/...: all subjects in the rest of the path are in that
+            # context.
             asked.context = path[1]
             path = path[2:]
         method = "GET" if asked.request.method == "HEAD" else asked.request.method
@@ -148,7 +150,7 @@ def _plain_client(url: str) -> HttpClient:
 
 
 class _Asked:
-    """One request, with accessors for handlers."""
+    """A request, with accessors for handlers."""
 
     def __init__(self, request: Request, registry: Registry) -> None:
         self.request = request
@@ -161,15 +163,15 @@ class _Asked:
         return self.registry.state
 
     def flag(self, name: str) -> bool:
-        """A boolean parameter."""
+        """Return a boolean parameter."""
         return self._query.get(name, "").lower() == "true"
 
     def text(self, name: str, default: str = "") -> str:
-        """A parameter."""
+        """Return a parameter."""
         return self._query.get(name, default)
 
     def number(self, name: str, default: int) -> int:
-        """A numeric parameter. Raises RegistryError."""
+        """Return a numeric parameter. Raises RegistryError."""
         given = self._query.get(name)
         if given is None:
             return default
@@ -179,7 +181,7 @@ class _Asked:
             raise RegistryError(404, "HTTP 404 Not Found") from None
 
     def subject(self, given: str) -> str:
-        """The full name of a subject in the path. Raises RegistryError."""
+        """Return the full name of a subject in the path. Raises RegistryError."""
         if self.context != subjects.DEFAULT_CONTEXT and not given.startswith(":"):
             given = subjects.join(self.context, given)
         try:
@@ -188,7 +190,7 @@ class _Asked:
             raise errors.invalid_subject(given) from None
 
     def body(self) -> Mapping[str, Any]:
-        """The body as an object. Raises RegistryError."""
+        """Return the body as an object. Raises RegistryError."""
         try:
             found: Any = json.loads(self.request.body)
         except (ValueError, RecursionError) as e:
@@ -198,20 +200,20 @@ class _Asked:
         return cast("dict[str, Any]", found)
 
     def schema(self) -> Schema:
-        """The schema of the body. Raises RegistryError."""
+        """Return the schema of the body. Raises RegistryError."""
         try:
             return schema_of_json(self.body())
         except SchemaError as e:
             raise errors.invalid_schema("", str(e)) from None
 
     def page(self, found: list[Any], maximum: int = LIST_MAX) -> list[Any]:
-        """The part of a list selected by `offset` and `limit`."""
+        """Return the part of a list that `offset` and `limit` select."""
         offset, limit = self.number("offset", 0), self.number("limit", -1)
         end = len(found) if limit <= 0 else offset + limit
         return found[max(offset, 0) : min(end, max(offset, 0) + maximum)]
 
     async def change(self, decide: Callable[[Decider], Decision]) -> tuple[Any, dict[str, str]]:
-        """Make a change; returns its reply, and the header with its offset in the log."""
+        """Make a change. Returns its reply, and the header with its offset in the log."""
         reply, offset = await self.registry.change(decide)
         return reply, {OFFSET: str(offset)}
 
@@ -229,7 +231,8 @@ def _http_error(status: int, reason: str) -> Response:
 
 
 def _answered_with(request: Request) -> str | None:
-    """The media type of the response; None if the client accepts none of the available ones."""
+    """Return the media type of the response; None if the client accepts none of the available
+    types."""
     return accepted(request.headers.get("accept"), ANSWERED)
 
 
@@ -254,7 +257,7 @@ def _match(pattern: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str] | 
 
 
 def _version(given: str) -> int:
-    """The number of a version (-1: the latest). Raises RegistryError 42202."""
+    """Return the number of a version (-1: the latest). Raises RegistryError 42202."""
     if given in ("latest", "-1"):
         return -1
     if not given.isdecimal() or not 1 <= int(given[:11]) <= VERSION_MAX or len(given) > 10:
@@ -337,7 +340,7 @@ async def _register(asked: _Asked, names: Names) -> Response:
 
     reply, headers = await asked.change(decide)
     found = cast("Version", reply)
-    # Without the text: a client keeps the schema in the form in which it sent it.
+    # Without the text: a client keeps the schema in the form in which it was sent.
     shown = {"id": found.id, "version": found.version, "guid": found.schema.guid}
     return _answer(200, shown, headers)
 
@@ -405,7 +408,7 @@ async def _latest_with_metadata(asked: _Asked, names: Names) -> Response:
 async def _formatted(
     asked: _Asked, shown: dict[str, Any], schema: Schema, subject: str
 ) -> dict[str, Any]:
-    """The schema in the form requested by `format`."""
+    """Return the schema in the form that the parameter `format` requests."""
     form = asked.text("format")
     if form == "" or form == "ignore_extensions":
         return shown
@@ -446,13 +449,13 @@ async def _by_id(asked: _Asked, names: Names) -> Response:
 
 
 def _with_id(asked: _Asked, schema_id: int) -> tuple[dict[str, Any], Schema, str]:
-    """The schema with an id, in the context of `subject`, or in the default one."""
+    """Return the schema with an id, in the context of `subject` or in the default context."""
     named = asked.text("subject")
     context = subjects.context_of(asked.subject(named)) if named else asked.context
     kept = asked.state.contexts.get(context)
     schema = kept.by_id.get(schema_id) if kept is not None else None
     if schema is None and named:
-        # A client may pass the subject of a record whose schema is known to another context.
+        # A client may pass the subject of a record whose schema belongs to another context.
         context = asked.context
         kept = asked.state.contexts.get(context)
         schema = kept.by_id.get(schema_id) if kept is not None else None

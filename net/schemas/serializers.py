@@ -5,12 +5,12 @@
     TypedConsumer(consumer, key=bytes.decode, value=SchemaDeserializer(schemas))
 
 The bytes are in Confluent's wire format. A serializer asks the registry before the first record of
-a topic, a deserializer before the first record of a schema, both in a thread; then they keep the
-answer.
+a topic, and a deserializer before the first record of a schema, both in a thread; they then keep
+the answer.
 
-Values are those of Python: for Avro dictionaries, `datetime`, `Decimal` and `bytes`; for JSON what
-`json.loads` returns; for protobuf what its JSON mapping has. A program that has classes of its own
-gives functions that convert them.
+Values are Python objects: for Avro dictionaries, `datetime`, `Decimal` and `bytes`; for JSON the
+results of `json.loads`; for protobuf the values of its JSON mapping. A program with classes of its
+own passes functions that convert them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pk.net.schemas.blocking import Schemas
 T = TypeVar("T")
 
 SubjectName = Literal["topic", "record", "topic-record"] | Callable[[str, bool, str | None], str]
-"""How a schema's subject is named: by TopicNameStrategy (`orders-value`), RecordNameStrategy,
-TopicRecordNameStrategy, or a function of the topic, whether it is the key's, and the schema's
-name."""
+"""How to name a schema's subject: by TopicNameStrategy (`orders-value`), RecordNameStrategy,
+TopicRecordNameStrategy, or a function of the topic, whether the schema is the key's, and the
+schema's name."""
 
 
 class _Writer(NamedTuple):
@@ -48,8 +48,8 @@ class _Writer(NamedTuple):
 
 
 class SchemaSerializer(LoadingSerializer[T]):
-    """Serializes keys or values with a schema of a registry. It may be used for several topics, for
-    keys and values, by any thread."""
+    """Serializes keys or values with a schema from a registry. A serializer may be used for several
+    topics, for keys and values, in any thread."""
 
     # The options are single keywords, since a program sets one or two of them.
     @overload
@@ -102,9 +102,9 @@ class SchemaSerializer(LoadingSerializer[T]):
         message: str | None = None,
         in_header: bool = False,
     ) -> None:
-        """`schema` is registered under the subject, unless the subject has it already. Without one,
-        the `version` (-1: the latest) that the subject has at the first record is used, and nothing
-        is registered.
+        """Initialize the serializer. `schema` is registered under the subject, unless the subject
+        has it already. Without `schema`, the serializer uses the subject's `version` (-1: the
+        latest at the first record), and registers nothing.
 
         `to_value` converts a value before it is written; `to_payload` returns the bytes after the
         schema's id, which are then not checked. `message` is the name of the protobuf message
@@ -148,13 +148,13 @@ class SchemaSerializer(LoadingSerializer[T]):
             payload = _chained(self._to_value, payload)
         if not self._in_header:
             return _Writer(wire_format.encode_id(schema_id, indexes), None, payload)
-        # The GUID is that of the schema as the registry has stored it.
+        # The GUID identifies the schema as the registry stores it.
         guid = self._schemas.by_id(SchemaId(schema_id)).schema.guid
         name = KEY_SCHEMA_ID if is_key else VALUE_SCHEMA_ID
         return _Writer(b"", (name, wire_format.encode_guid(guid, indexes)), payload)
 
     def _found(self, topic: str, is_key: bool) -> tuple[int, Resolved]:
-        """The id and the schema."""
+        """Return the id and the schema."""
         if self._schema is None:
             return self._schemas.of_subject(self._subject(topic, is_key, None), self._version)
         resolved = self._schemas.resolve(self._schema, "")
@@ -165,7 +165,7 @@ class SchemaSerializer(LoadingSerializer[T]):
 def _payload_writer(
     schema: Resolved, message: str | None
 ) -> tuple[Callable[[Any], bytes], tuple[int, ...] | None]:
-    """A function that writes values, and the position of the protobuf message."""
+    """Return a function that writes values, and the position of the protobuf message."""
     kind = schema.schema.type
     if kind == AVRO:
         from pk.core.schemas.avro.values import plain_writer
@@ -193,7 +193,7 @@ class _Reader(NamedTuple):
 
 class SchemaDeserializer(LoadingDeserializer[T]):
     """Deserializes keys or values whose bytes, or a record header, identify a schema in a registry.
-    It may be used for several topics, for keys and values, by any thread."""
+    A deserializer may be used for several topics, for keys and values, in any thread."""
 
     @overload
     def __init__(
@@ -220,9 +220,10 @@ class SchemaDeserializer(LoadingDeserializer[T]):
         from_payload: Callable[[bytes], T] | None = None,
         schema: Schema | None = None,
     ) -> None:
-        """`from_value` converts a value after it was read; `from_payload` takes the bytes after the
-        schema's id, such as `FromString` of a generated protobuf class. `schema` is an Avro schema
-        of the reader: fields that it lacks are dropped, those that only it has get their defaults.
+        """Initialize the deserializer. `from_value` converts a value after it was read;
+        `from_payload` takes the bytes after the schema's id, such as `FromString` of a generated
+        protobuf class. `schema` is the reader's Avro schema: fields that it lacks are dropped, and
+        fields that only it has get their defaults.
 
         `poll` then raises UndecodableRecord, even if the registry does not have the schema;
         RegistryError if the registry refuses to answer, and RegistryUnreachable.

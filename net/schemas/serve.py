@@ -1,4 +1,4 @@
-"""Starts one instance of the registry: its port, its log, its election."""
+"""Starts an instance of the registry: its port, its log, its election."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Listening(Struct, frozen=True):
     host: str = "127.0.0.1"
     port: int = 8081
     advertised_host: str | None = None
-    """The host where other instances reach this one, if different."""
+    """The host at which other instances reach this one, if it is not the bound host."""
 
     tls: ssl.SSLContext | None = None
     forward_tls: ssl.SSLContext | None = None
-    """For checking the leader's certificate."""
+    """The TLS settings for checking the leader's certificate."""
 
     authenticate: Callable[[Request], bool] | None = None
     limits: HttpLimits = field(default_factory=HttpLimits)
@@ -39,9 +39,8 @@ async def serve_registry(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; reports `started` with the URL once the registry answers.
-
-    Raises OSError if it cannot listen; LogError, KafkaError, ClientError if it cannot use its log.
+    """Serve until cancelled. Calls `started` with the URL once the registry answers. Raises OSError
+    if it cannot listen; LogError, KafkaError, ClientError if it cannot use its log.
     """
     listeners = await trio.open_tcp_listeners(listening.port, host=listening.host)
     port = listeners[0].socket.getsockname()[1]

@@ -11,10 +11,8 @@ from pk.net.http.messages import Request
 
 
 def authenticator(path: str) -> Callable[[Request], bool]:
-    """A function that returns whether a request comes from a known user. Blank lines, lines that
-    begin with #, and text after a comma are ignored.
-
-    Raises OSError, ValueError.
+    """Return a function that tells whether a request comes from a known user. Blank lines, lines
+    that begin with #, and text after a comma are ignored. Raises OSError, ValueError.
     """
     known: dict[str, bytes] = {}
     for number, line in enumerate(Path(path).read_text().splitlines(), 1):

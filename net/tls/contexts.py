@@ -62,11 +62,11 @@ _SUITE: Final = re.compile(r"TLS_(?:(\w+?)_)?WITH_(\w+)|(TLS_\w+)")
 
 
 class TlsError(ValueError):
-    """TLS is not possible as configured; the message names a key or a file, and no secret."""
+    """TLS cannot be used as configured. The message names a key or a file, and no secret."""
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context of a listener. Raises TlsError. Reads files, so call it in a thread."""
+    """Return the context of a listener. Raises TlsError. Reads files, so call it in a thread."""
     if not settings.has_keystore:
         raise TlsError(
             "ssl.keystore.location (or ssl.keystore.key) is missing: a TLS listener needs a key"
@@ -84,7 +84,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context of a client. Raises TlsError. Reads files, so call it in a thread."""
+    """Return the context of a client. Raises TlsError. Reads files, so call it in a thread."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     algorithm = settings.endpoint_identification_algorithm.strip().lower()
     if algorithm not in ("", "https"):
@@ -135,9 +135,9 @@ def _trusted(settings: TlsSettings) -> list[str]:
 
 
 def wrong_dates(settings: TlsSettings, option: str = "ssl.keystore.location") -> str | None:
-    """Why peers do not accept the own certificate now: it has expired, or is not valid yet. None
-    if its dates are right. `option` is the name by which the user gave its file. Raises TlsError.
-    Reads files, so call it in a thread.
+    """Return why peers do not accept our certificate now: it has expired, or is not valid yet. None
+    if its dates are valid. `option` is the option by which the user named its file. Raises
+    TlsError. Reads files, so call it in a thread.
 
     The other certificates of the chain are not checked: a chain may end in an authority that has
     expired, and peers then use another one.
@@ -206,8 +206,8 @@ def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _why_not_loaded(error: ssl.SSLError, entries: Entries, *, asked_for_password: bool) -> str:
-    """Why OpenSSL rejects a key with its certificates. For unreadable ones it only reports "PEM
-    lib"."""
+    """Return why OpenSSL rejects a key with its certificates. For unreadable ones, OpenSSL only
+    reports "PEM lib"."""
     if error.reason in _NOT_LOADED:
         return _NOT_LOADED[error.reason]
     if error.reason:
@@ -229,8 +229,8 @@ def _is_certificate(text: str) -> bool:
 
 @contextmanager
 def _as_file(text: str) -> Generator[str]:
-    """A file with `text` that no other user can read, because OpenSSL loads keys only from files.
-    The file is in memory if the system supports that."""
+    """Write `text` to a file that no other user can read, because OpenSSL loads keys only from
+    files. The file is in memory if the system supports that."""
     data = text.encode()
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pk-key")
@@ -277,8 +277,8 @@ def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _openssl_name(suite: str) -> str:
-    """`ECDHE-RSA-AES128-GCM-SHA256` for `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`; OpenSSL's own
-    names stay."""
+    """Return OpenSSL's name of a cipher: `ECDHE-RSA-AES128-GCM-SHA256` for
+    `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`. OpenSSL's own names are returned unchanged."""
     match = _SUITE.fullmatch(suite)
     if match is None:
         return suite
@@ -292,14 +292,14 @@ def _openssl_name(suite: str) -> str:
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """The reason why a handshake failed, in words."""
+    """Return the reason why a handshake failed, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
 class CurrentContext:
-    """The context for settings and files that may change."""
+    """The context for settings and files, which may change."""
 
     def __init__(
         self,
@@ -307,7 +307,7 @@ class CurrentContext:
         make: Callable[[TlsSettings], ssl.SSLContext],
         what: str,
     ) -> None:
-        """`what` is its name in the log."""
+        """Initialize the context. `what` is its name in the log."""
         self._settings = settings
         self._make = make
         self._what = what
@@ -319,7 +319,7 @@ class CurrentContext:
         self._lock = trio.Lock()
 
     async def get(self) -> ssl.SSLContext:
-        """The newest context that could be created. Raises TlsError if none ever could."""
+        """Return the newest context that could be created. Raises TlsError if none ever could."""
         settings = self._settings()
         if monotonic() - self._looked_at >= LOOKED_AT_S:
             self._looked_at = monotonic()

@@ -1,9 +1,9 @@
 """Reads Java's old key stores (JKS) into PEM.
 
-The format: magic, version, number of entries; each entry a private key with its chain, or a trusted
-certificate; at the end a SHA-1 digest over the password and everything before it. A private key is
-XORed with a stream of SHA-1 digests of password and salt. That protects little, and Java itself now
-writes PKCS12, even to files named `.jks`.
+A store consists of a magic number, a version, and the number of entries; the entries, each a
+private key with its chain or a trusted certificate; and a SHA-1 digest over the password and
+everything before it. A private key is XORed with a stream of SHA-1 digests of the password and a
+salt. That protects little, and Java itself now writes PKCS12, even to files named `.jks`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MIGHTY: Final = b"Mighty Aphrodite"
 _DIGEST_BYTES: Final = 20
 _KEY, _CERTIFICATE = 1, 2
 _SUN_KEY_PROTECTOR: Final = bytes.fromhex("060a2b060104012a02110101")
-"""The OID of the only algorithm that hides keys in a JKS."""
+"""The OID of the only algorithm that protects keys in a JKS."""
 
 
 class StoreError(ValueError):
@@ -45,7 +45,7 @@ class Entries(Struct):
 
 
 def pem(der: bytes, what: str) -> str:
-    """DER as PEM."""
+    """Return DER as PEM."""
     return f"-----BEGIN {what}-----\n{encodebytes(der).decode()}-----END {what}-----\n"
 
 
@@ -55,7 +55,7 @@ class _Reader:
         self.position = 0
 
     def take(self, count: int) -> bytes:
-        """The next bytes. Raises StoreError if there are fewer."""
+        """Return the next bytes. Raises StoreError if there are fewer."""
         found = self._data[self.position : self.position + count]
         if count < 0 or len(found) < count:
             raise StoreError("it ends too soon")
@@ -63,21 +63,21 @@ class _Reader:
         return found
 
     def int32(self) -> int:
-        """The next four bytes as a number."""
+        """Return the next four bytes as a number."""
         return struct.unpack(">i", self.take(4))[0]
 
     def text(self) -> bytes:
-        """The bytes after a length of two bytes."""
+        """Return the text after its length of two bytes."""
         return self.take(struct.unpack(">H", self.take(2))[0])
 
     def long_bytes(self) -> bytes:
-        """The bytes after a length of four bytes."""
+        """Return the bytes after their length of four bytes."""
         return self.take(self.int32())
 
 
 def read_jks(data: bytes, password: str | None, key_password: str | None) -> Entries:
-    """The entries of a store; without a password, only its certificates, unchecked. `key_password`
-    is that of the key if it differs from the store's. Raises StoreError."""
+    """Return the entries of a store; without a password, only its certificates, unchecked.
+    `key_password` is the password of the key if it differs from the store's. Raises StoreError."""
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
         raise StoreError("it is not a JKS file")
@@ -89,8 +89,8 @@ def read_jks(data: bytes, password: str | None, key_password: str | None) -> Ent
     entries = Entries()
     for _ in range(reader.int32()):
         kind = reader.int32()
-        reader.text()  # the alias
-        reader.take(8)  # the creation time
+        reader.text()  # alias
+        reader.take(8)  # creation time
         if kind == _KEY:
             hidden = reader.long_bytes()
             chain = [_certificate(reader, version) for _ in range(reader.int32())]
@@ -119,7 +119,7 @@ def _check(data: bytes, password: str) -> None:
 
 
 def _key(hidden: bytes, password: str) -> bytes:
-    """Decrypt a key (PKCS 8): EncryptedPrivateKeyInfo around salt, bytes and check."""
+    """Decrypt a key (PKCS 8): EncryptedPrivateKeyInfo with salt, bytes and check."""
     try:
         _, info, _ = element(hidden)
         _, algorithm, position = element(info)

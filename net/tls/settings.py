@@ -62,7 +62,7 @@ class TlsSettings(Struct, frozen=True):
 
     @classmethod
     def of(cls, value_of: Callable[[str], object]) -> TlsSettings:
-        """The settings with the values that `value_of` returns for Kafka's names."""
+        """Return the settings with the values that `value_of` returns for Kafka's names."""
         given: dict[str, Any] = {
             key.removeprefix("ssl.").replace(".", "_"): cast(Any, value_of(key)) for key in KEYS
         }
@@ -80,5 +80,5 @@ class TlsSettings(Struct, frozen=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files from which a context is created."""
+        """The files from which the context is created."""
         return tuple(filter(None, (self.keystore_location, self.truststore_location)))

@@ -1,7 +1,7 @@
 """A socket with TLS that never blocks: OpenSSL works on the socket directly, and trio waits for it.
 
-Two tasks may read and write at the same time. Data that was partly sent must be sent completely,
-since OpenSSL has already encrypted it. So a cancelled send leaves an unusable connection.
+One task may read while another writes. Data that was partly sent must be sent completely, since
+OpenSSL has already encrypted it. So a cancelled send leaves the connection unusable.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 import trio
 
 RECORD_BYTES: Final = 16 << 10
-"""The number of bytes that TLS decrypts at a time."""
+"""The number of bytes in one TLS record, which is decrypted as a whole."""
 READ_BYTES: Final = 256 << 10
-"""The number of bytes read before other tasks run."""
+"""The number of bytes to read before other tasks run."""
 
 
 class NotTls(Exception):
@@ -24,10 +24,11 @@ class NotTls(Exception):
 
 
 class TlsSocket:
-    """One connection. Takes over the socket."""
+    """A TLS connection on a socket, which it owns."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str | None) -> None:
-        """`host` is the required name in the server's certificate; None on the server's side."""
+        """Initialize the socket. `host` is the required name in the server's certificate; None on
+        the server side."""
         sock.setblocking(False)
         self._ssl = context.wrap_socket(
             sock,
@@ -50,10 +51,10 @@ class TlsSocket:
         return ssl.cert_time_to_seconds(end) if isinstance(end, str) else None
 
     async def handshake(self, turn: trio.Lock | None = None) -> None:
-        """Agree on keys. Raises ssl.SSLError, OSError.
+        """Do the TLS handshake. Raises ssl.SSLError, OSError.
 
-        A handshake step signs, which takes as long as a hundred small requests. Handshakes that
-        share `turn` do one step at a time, so that other tasks run in between.
+        A step of the handshake signs, which takes as long as a hundred small requests. Handshakes
+        that share `turn` do one step at a time, so that other tasks run in between.
         """
         while True:
             try:
@@ -66,8 +67,8 @@ class TlsSocket:
                 await trio.lowlevel.wait_writable(self._ssl)
 
     def read_now(self, room: memoryview) -> int | None:
-        """Read the bytes that are available without waiting into `room`; None if there are none, 0
-        at the end. Raises OSError."""
+        """Read the bytes that are available without waiting into `room`. Returns their number; None
+        if there are none, 0 at the end. Raises OSError."""
         filled = 0
         enough = min(len(room), READ_BYTES)
         while filled < enough:
@@ -87,7 +88,7 @@ class TlsSocket:
         return filled
 
     async def recv_into(self, room: memoryview) -> int:
-        """Read into `room`; 0 at the end. Raises OSError."""
+        """Read into `room`. Returns the number of bytes; 0 at the end. Raises OSError."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while True:
             count = self.read_now(room)
@@ -101,7 +102,7 @@ class TlsSocket:
         await trio.lowlevel.wait_readable(self._ssl)
 
     async def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Send part of `data`, mostly all; returns how many bytes. Raises OSError."""
+        """Send part of `data`, usually all of it. Returns the number of bytes. Raises OSError."""
         while True:
             try:
                 return self._ssl.send(data)
@@ -112,8 +113,8 @@ class TlsSocket:
                 await trio.lowlevel.wait_readable(self._ssl)
 
     async def finish(self) -> None:
-        """Announce the end of sending, and discard what the peer still sends until it has seen our
-        end."""
+        """Announce the end of sending, and discard what the peer still sends until it has received
+        the announcement."""
         with contextlib.suppress(OSError, ValueError):
             self._ssl.unwrap()
         waste, unread = bytearray(RECORD_BYTES), False
@@ -134,7 +135,7 @@ class TlsSocket:
             return
 
     def close(self) -> None:
-        """Close at once; waiting tasks get trio.ClosedResourceError."""
+        """Close at once. Tasks that wait for the socket get trio.ClosedResourceError."""
         if not self._closed:
             self._closed = True
             trio.lowlevel.notify_closing(self._ssl)
@@ -142,7 +143,7 @@ class TlsSocket:
 
 
 async def begins_with_tls(sock: socket.socket) -> bool:
-    """Whether the first bytes of the peer are a TLS handshake; peeks without reading. Raises
+    """Return whether the first bytes of the peer are a TLS handshake. Peeks without reading. Raises
     OSError."""
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Reads key and trust stores configured by Kafka's keys: PEM (in a file or in the key itself),
+"""Reads the key and trust stores that Kafka's keys name: PEM (in a file or in the key itself),
 PKCS12 and JKS. All are converted to PEM, which OpenSSL reads."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ STORE_BYTES_MAX: Final = 16 << 20
 
 
 def entries_of_pem(text: str) -> Entries:
-    """Keys and certificates in PEM, in order; text around them is ignored."""
+    """Return the keys and certificates in PEM, in order. Text around them is ignored."""
     entries = Entries()
     for match in _PEM.finditer(text):
         block = match[0] + "\n"
@@ -30,7 +30,7 @@ def entries_of_pem(text: str) -> Entries:
 def read_store(
     path: str, kind: str, password: str | None, key_password: str | None = None
 ) -> Entries:
-    """The entries of a file. `kind` is PEM, PKCS12 or JKS; as in Java, the last two are
+    """Return the entries of a file. `kind` is PEM, PKCS12 or JKS; as in Java, the last two are
     distinguished by the content of the file. Raises StoreError, which names the file but no
     password."""
     try:
@@ -61,7 +61,7 @@ def read_store(
 
 
 def _read_pkcs12(data: bytes, password: str | None) -> Entries:
-    # Import only for such a store, since it takes long.
+    # Import it only for such a store, since the import takes long.
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
         NoEncryption,

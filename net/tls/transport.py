@@ -23,13 +23,13 @@ from pk.net.tls.sockets import NotTls, TlsSocket, begins_with_tls
 from pk.net.transport import PARTS_AT_ONCE, at_hand
 
 JOIN_BYTES: Final = 64 << 10
-"""Parts below this are joined, since each send is at least one TLS record."""
+"""Smaller parts are joined, since each send is at least one TLS record."""
 PIECE_BYTES: Final = 256 << 10
-"""The number of bytes encrypted at a time, which takes a fraction of a millisecond."""
+"""The number of bytes to encrypt at a time, which takes a fraction of a millisecond."""
 
 
 class TlsTransport:
-    """A connected TCP socket that begins with a handshake."""
+    """A connected TCP socket on which the peer must do a TLS handshake."""
 
     def __init__(
         self,
@@ -37,7 +37,8 @@ class TlsTransport:
         context: Callable[[], Awaitable[ssl.SSLContext]],
         turn: trio.Lock,
     ) -> None:
-        """`context` is called when the handshake begins; all handshakes share `turn`."""
+        """Initialize the transport. `context` is called when the handshake begins; all handshakes
+        share `turn`."""
         sock.setblocking(False)
         self._socket = sock
         self._context = context
@@ -57,7 +58,7 @@ class TlsTransport:
         return self._tls.peer_certificate if self._tls is not None else None
 
     async def handshake(self) -> None:
-        """Agree on keys. Raises NotTls, TlsError, ssl.SSLError, OSError."""
+        """Do the TLS handshake. Raises NotTls, TlsError, ssl.SSLError, OSError."""
         if not await begins_with_tls(self._socket):
             raise NotTls
         context = await self._context()
@@ -70,7 +71,7 @@ class TlsTransport:
         return self._tls
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
-        """See Transport. A checkpoint only if nothing has arrived yet."""
+        """See Transport. This is a checkpoint only if nothing has arrived yet."""
         tls = self._secured()
         while True:
             room = buffer.room()
@@ -90,7 +91,7 @@ class TlsTransport:
             self.waited_at = perf_counter()
 
     async def send(self, parts: Sequence[Part]) -> None:
-        """See Transport: small parts and slices joined."""
+        """See Transport. Joins small parts and slices."""
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for number, part in enumerate(parts, 1):
@@ -109,11 +110,11 @@ class TlsTransport:
         await self._send(pending)
 
     def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
-        """See Transport. Sends nothing here, since encryption may have to wait for the peer."""
+        """See Transport. Sends nothing, since encryption may have to wait for the peer."""
         return list(parts)
 
     async def _send(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        """Send small parts, or a single one."""
+        """Send small parts, or a single part."""
         if not parts:
             return
         tls = self._secured()
@@ -128,7 +129,7 @@ class TlsTransport:
                 await trio.lowlevel.checkpoint()
 
     async def _send_file(self, part: FileSlice) -> None:
-        """Send the slice, read in a thread if its pages are not in memory. Raises
+        """Send a slice. It is read in a thread if its pages are not in memory. Raises
         BrokenResourceError if the file ends before the slice, since the size has already been
         sent."""
         file, position, left = part.file, part.position, part.length
