@@ -20,8 +20,7 @@
    key (varint length, -1 null), value (the same), headers (varint count; each: key, value)
 ```
 
-A broker reads headers only. It looks at the records once, when a producer sends them
-(validation.py).
+A broker reads only headers. It reads the records once, when a producer sends them (validation.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -52,17 +51,18 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES: Final = 61
 LENGTH_END: Final = 12
-"""Bytes up to and including the length field, which counts the bytes after it."""
+"""The number of bytes up to and including the length field, which counts the bytes after it."""
 
 MAGIC: Final = 2
 SEQUENCES: Final = 1 << 31
 """Sequence numbers wrap from 2³¹ - 1 to 0."""
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
-"""Records that expand to more are refused, unless the caller gives another limit. A broker's limit
-is `pk.decompressed.bytes.max`."""
+"""The limit in bytes for decompressed records, unless the caller gives another one. A broker's
+limit is `pk.decompressed.bytes.max`."""
 LOGGED_BYTES_MAX: Final = (1 << 31) - 1
-"""The limit for batches in a log. The broker may have had another limit when it accepted them."""
+"""The limit for decompressed records of batches in a log. The broker may have had another limit
+when it accepted them."""
 
 CODEC_BITS: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 1 << 3
@@ -93,7 +93,7 @@ class CorruptBatch(KafkaError):
 
 
 class TimestampType(IntEnum):
-    """The clock of a batch's timestamps: the producer's, or the broker's at the time of the
+    """The clock that set a batch's timestamps: the producer's, or the broker's at the time of the
     append."""
 
     CREATE_TIME = 0
@@ -101,8 +101,8 @@ class TimestampType(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The header of a batch. `size` is that of the whole batch in bytes, the first twelve
-    included."""
+    """The header of a batch. `size` is the size of the whole batch in bytes, with the first
+    twelve."""
 
     base_offset: int
     size: int
@@ -120,18 +120,18 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """How the records are compressed. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)."""
+        """The compression of the records. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)."""
         return Codec.from_attributes(self.attributes)
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds a control record (the end of a transaction, a leader change) instead of
-        data."""
+        """Whether the batch has control records (the end of a transaction, a leader change) instead
+        of data."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it is part of a transaction."""
+        """Whether the batch is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
@@ -142,19 +142,19 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """The clock of the timestamps."""
+        """The clock that set the timestamps."""
         return TimestampType(self.attributes >> 3 & 1)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time from which the log cleaner may drop its tombstones, if the cleaner has set one
+        """The time from which the log cleaner may remove the batch's tombstones, if it has set one
         (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record when the batch was written. Compaction does not change
-        it."""
+        """The offset of the last record that the batch had when it was written. Compaction does not
+        change it."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -171,8 +171,7 @@ class BatchHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record, its key and value copied out of the batch. `timestamp` is milliseconds since 1970
-    or -1."""
+    """One record, with a copy of its key and value. `timestamp` is in ms since 1970, or -1."""
 
     offset: int
     timestamp: int
@@ -189,10 +188,9 @@ class Timestamps(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`, which must be complete. Raises CorruptBatch:
-    CORRUPT_MESSAGE if it is cut off, too small or of an unknown magic;
-    UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats v0 and v1.
-    """
+    """Read the header of the batch at `position`, which must be complete. Raises CorruptBatch:
+    CORRUPT_MESSAGE if the batch is cut off, too small or of an unknown magic;
+    UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats v0 and v1."""
     left = len(buffer) - position
     if left < HEADER_BYTES:
         raise _short(buffer, position)
@@ -215,27 +213,27 @@ def _wrong_magic(magic: int) -> CorruptBatch:
 
 
 def _short(buffer: Buffer, position: int) -> CorruptBatch:
-    """Old messages may be shorter than the header of a batch. They get their own error."""
+    """Return the error for a header that is cut off. Old messages, which may be shorter, get their
+    own error."""
     if len(buffer) - position > 16 and buffer[position + MAGIC_AT] in (0, 1):
         return _wrong_magic(buffer[position + 16])
     return CorruptBatch(f"a batch header cut off after {max(len(buffer) - position, 0)} bytes")
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Raise CorruptBatch unless the batch at `position` has the CRC in its header."""
+    """Raise CorruptBatch unless the batch at `position` matches the CRC in its header."""
     actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + header.size])
     if actual != header.crc:
         raise CorruptBatch(f"CRC is {actual:08x}, the batch says {header.crc:08x}")
 
 
 crc_of = crc32c
-"""The CRC-32C of bytes. A second argument is the CRC of the bytes before them."""
+"""Compute the CRC-32C of bytes. A second argument is the CRC of the bytes before them."""
 
 
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in `buffer`. Stops before a last batch that is incomplete.
-    Raises CorruptBatch like `read_header`, but not for an incomplete batch.
-    """
+    """Yield the position and header of each batch in `buffer`. Stops before an incomplete batch at
+    the end. Raises CorruptBatch like `read_header`, except for an incomplete batch."""
     end = len(buffer)
     while end - position >= HEADER_BYTES:
         length = _LENGTH.unpack_from(buffer, position + 8)[0]
@@ -257,12 +255,12 @@ def assign(
     *,
     max_timestamp: int | None = None,
 ) -> None:
-    """Set the place in the log of the batch at `position`: offset and leader epoch, and, if given,
-    its times.
+    """Set the offset and leader epoch of the batch at `position`, which a log assigns, and its
+    times if they are given.
 
     `log_append_time_ms` stamps every record (topics with `message.timestamp.type=LogAppendTime`);
-    `max_timestamp` corrects the producer's. The CRC is recomputed only if one of these changes the
-    header.
+    `max_timestamp` corrects the one that the producer set. The CRC is recomputed only if one of
+    these changes the header.
     """
     _INT64.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
@@ -283,12 +281,12 @@ def assign(
 
 
 def assign_one(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Set offset and leader epoch of the one batch in `batch`. Faster than `assign`."""
+    """Set the offset and leader epoch of the only batch in `batch`. Faster than `assign`."""
     _OFFSET_LENGTH_EPOCH.pack_into(batch, 0, base_offset, len(batch) - LENGTH_END, leader_epoch)
 
 
 def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
-    """Set the CRC of the batch at `position`, whose other fields are set."""
+    """Compute and set the CRC of the batch at `position`, whose other fields are set."""
     end = position + LENGTH_END + _LENGTH.unpack_from(buffer, position + 8)[0]
     crc = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
     _CRC.pack_into(buffer, position + _CRC_AT, crc)
@@ -297,8 +295,8 @@ def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
 def body(
     batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Buffer:
-    """The records of the batch at the start of `batch_buffer`, decompressed. A view of it if they
-    are not compressed.
+    """Return the decompressed records of the batch at the start of `batch_buffer`, or a view of
+    them if they are not compressed.
 
     Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, MESSAGE_TOO_LARGE (beyond
     `bytes_max`).
@@ -315,11 +313,11 @@ def records(
     *,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[Record]:
-    """The records of the batch at the start of `batch_buffer`, in order; of a control batch the
-    control records.
+    """Iterate over the records of the batch at the start of `batch_buffer`. Those of a control
+    batch are its control records.
 
     Raises CorruptBatch for the header, what `body` raises, and KafkaError(INVALID_RECORD) at a
-    record that is malformed.
+    malformed record.
     """
     if header is None:
         header = read_header(batch_buffer)
@@ -333,7 +331,7 @@ def records(
 
 
 def _then_raise(found: list[Record], error: KafkaError) -> Iterator[Record]:
-    """The records before the one that is malformed, and then its error."""
+    """Yield the records before the malformed one, then raise its error."""
     yield from found
     raise error
 
@@ -341,15 +339,15 @@ def _then_raise(found: list[Record], error: KafkaError) -> Iterator[Record]:
 def record_list(
     batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """The same as `list(records(…))`, and a little faster. Raises what `records` raises."""
+    """Return the same as `list(records(…))`, a little faster. Raises what `records` raises."""
     found: list[Record] = []
     _read_records(bytes(body(batch_buffer, header, bytes_max)), header, found)
     return found
 
 
 def _read_records(data: bytes, header: BatchHeader, found: list[Record]) -> None:
-    """Append the records that fill `data` to `found`. Raises KafkaError(INVALID_RECORD) with those
-    before the malformed one appended."""
+    """Append the records that fill `data` to `found`. At a malformed record, the ones before it
+    have been appended. Raises KafkaError(INVALID_RECORD)."""
     base_offset, base_timestamp, count = header.base_offset, header.base_timestamp, header.count
     append_time = header.max_timestamp if header.log_append_time else None
     position, index, end = 0, 0, len(data)
@@ -380,7 +378,7 @@ def _piece(data: bytes, part: Part) -> bytes | None:
 
 @cache
 def _read() -> Callable[..., tuple[int, int]]:
-    """The loop that makes a `Record` of each record."""
+    """Compile the loop that makes a `Record` of each record."""
     return compile_loop(
         "read",
         "add, base_offset, base_timestamp, append_time",

@@ -1,4 +1,4 @@
-"""Records into batches of format v2."""
+"""Builds batches of format v2 from records."""
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -23,7 +23,7 @@ from pk.core.record.varint import VARINTS
 Headers = Sequence[tuple[str, bytes | None]]
 
 BATCH_BYTES_MAX: Final = 0x7FFFFFFF
-"""The length field of a batch is a signed 32-bit number."""
+"""The maximum size in bytes: the length field of a batch is a signed 32-bit number."""
 
 
 class ControlType(IntEnum):
@@ -59,18 +59,17 @@ class BatchBuilder:
         self._body = bytearray(HEADER_BYTES)
         self._base = self._latest = -1
         self.count = 0
-        """Records so far."""
+        """The number of records so far."""
 
     @property
     def size_estimate(self) -> int:
-        """Bytes of the batch before compression."""
+        """The size of the batch in bytes before compression."""
         return len(self._body)
 
     def append(
         self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()
     ) -> int:
-        """Add a record. Returns the bytes that it takes, or 0, with nothing added, if it does not
-        fit."""
+        """Add a record. Returns its size in bytes, or 0 if it does not fit and was not added."""
         body, varints, count = self._body, VARINTS, self.count
         if not count:
             self._base = self._latest = timestamp_ms
@@ -100,7 +99,8 @@ class BatchBuilder:
         self, timestamp_ms: int, framed: Iterable[bytes], enough_bytes: int = BATCH_BYTES_MAX
     ) -> None:
         """Add records, each as `frame_record` makes it, until one does not fit, or `size_estimate`
-        is above `enough_bytes`. The same as `append` for each of them, in a quarter of the time."""
+        is above `enough_bytes`. Does the same as `append` for each of them, in a quarter of the
+        time."""
         varints, count, size, bytes_max = VARINTS, self.count, len(self._body), self._bytes_max
         parts: list[bytes] = []
         if not count:
@@ -135,8 +135,8 @@ class BatchBuilder:
         control: bool = False,
         log_append_time_ms: int | None = None,
     ) -> bytearray:
-        """The finished batch, with its CRC. The arguments are fields of its header. Raises
-        ValueError without records, KafkaError(MESSAGE_TOO_LARGE)."""
+        """Build the batch, with its CRC. The arguments are fields of its header. Raises ValueError
+        without records, KafkaError(MESSAGE_TOO_LARGE)."""
         if not self.count:
             raise ValueError("a batch of no records")
         seal(
@@ -159,8 +159,8 @@ class BatchBuilder:
 
 
 def frame_record(key: bytes | None, value: bytes | None) -> bytes:
-    """The bytes of a record without headers in a batch, from the length of its key on. The bytes
-    before that depend on the batch."""
+    """Encode a record without headers for `BatchBuilder.extend`, from the length of its key on. The
+    bytes before that depend on the batch."""
     return b"".join(
         (
             b"\x01" if key is None else VARINTS[len(key)],
@@ -189,8 +189,8 @@ def seal(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> None:
-    """Complete `batch`, which has space for the header and then the records. They are compressed
-    here. The other arguments are the fields of the header.
+    """Complete `batch`, which has space for the header and then the records, as yet uncompressed.
+    The other arguments are the fields of the header.
 
     Raises KafkaError(MESSAGE_TOO_LARGE) if the size does not fit into the length field.
     """
@@ -251,8 +251,8 @@ def build_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytearray:
-    """One batch of all `records` (timestamp in ms, key, value, headers). The other arguments are
-    fields of its header. Raises as `BatchBuilder.build`."""
+    """Build one batch of all `records` (timestamp in ms, key, value, headers). The other arguments
+    are fields of its header. Raises what `BatchBuilder.build` raises."""
     builder = BatchBuilder(codec, level)
     for timestamp_ms, key, value, headers in records:
         builder.append(timestamp_ms, key, value, headers)
@@ -277,7 +277,7 @@ def end_transaction_batch(
     *,
     base_offset: int = 0,
 ) -> bytearray:
-    """The marker that ends a transaction in a partition (EndTxnMarker, KIP-98)."""
+    """Build the marker that ends a transaction in a partition (EndTxnMarker, KIP-98)."""
     kind = ControlType.COMMIT if commit else ControlType.ABORT
     marker = _CONTROL_KEY.pack(0, kind), _END_TXN_MARKER.pack(0, coordinator_epoch)
     return build_batch(
@@ -291,8 +291,8 @@ def end_transaction_batch(
 
 
 def control_type(record: Record) -> ControlType | None:
-    """The type of a control record, or None if the type is newer than this program. Raises
-    KafkaError(INVALID_RECORD)."""
+    """Read the type of a control record. Returns None for a type that is newer than this program.
+    Raises KafkaError(INVALID_RECORD)."""
     key = record.key
     if key is None or len(key) < _CONTROL_KEY.size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a control record without its type")
@@ -303,7 +303,7 @@ def control_type(record: Record) -> ControlType | None:
 
 
 def coordinator_epoch(record: Record) -> int:
-    """The coordinator epoch in the value of an end-of-transaction marker. Raises
+    """Read the coordinator epoch in the value of an end-of-transaction marker. Raises
     KafkaError(INVALID_RECORD)."""
     if record.value is None or len(record.value) < _END_TXN_MARKER.size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a transaction marker without its epoch")

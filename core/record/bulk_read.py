@@ -1,9 +1,9 @@
 """The values of a fetched batch, for readers of millions of records that need nothing else.
 
 Values are read on two paths, as the broker walks a producer's batch (walk.py): a stretch of records
-of one shape is cut at a fixed stride, at the speed of C (uniform.py), and other records are read by
-a loop compiled from the grammar. At a record that the loop does not understand, the whole batch is
-left to `record_list`, which words the refusal.
+of one shape is split at a fixed stride, at the speed of C (uniform.py), and other records are read
+by a loop compiled from the grammar. If the loop does not understand a record, `record_list` reads
+the whole batch, or raises the error.
 """
 
 import struct
@@ -27,8 +27,8 @@ _GROWTH: Final = 8
 def values(
     batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> list[bytes | None]:
-    """The value of every record of the batch at the start of `batch_buffer`. Raises what `records`
-    raises."""
+    """Return the value of every record of the batch at the start of `batch_buffer`. Raises what
+    `records` raises."""
     found = _values(bytes(body(batch_buffer, header, bytes_max)), header.count)
     if found is None:
         return [record.value for record in record_list(batch_buffer, header, bytes_max)]
@@ -36,7 +36,7 @@ def values(
 
 
 def _values(data: bytes, count: int) -> list[bytes | None] | None:
-    """The values of `count` records that fill `data`. None if one of them is unusual."""
+    """Return the values of the `count` records that fill `data`; None if one of them is unusual."""
     out: list[bytes | None] = []
     if count > len(data):
         return None
@@ -61,7 +61,7 @@ def _values(data: bytes, count: int) -> list[bytes | None] | None:
 
 @cache
 def _read() -> Callable[..., tuple[int, int]]:
-    """The loop that reads the value of each record."""
+    """Compile the loop that reads the value of each record."""
     return compile_loop("read_values", "add", cuts={VALUE: ("add(value)",)})
 
 

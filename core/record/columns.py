@@ -1,11 +1,11 @@
-"""Record batches ↔ Arrow columns, without a Python object for each record.
+"""Converts record batches to Arrow columns and back, without a Python object for each record.
 
 When batches are read, only the lengths of the records must be read one by one, because each
 determines the position of the next record. For consecutive records of the same length, even that is
-not necessary. numpy decodes every other field of all records side by side, over the concatenated
-bytes of many batches, so that small batches cost no more than large ones. Keys and values become
-Arrow arrays over those bytes: the offsets alternate gap, value, gap, value, …, and `take` keeps
-every second piece and turns each of length -1 into a null.
+not necessary. numpy decodes every other field of all records at the same time, over the
+concatenated bytes of many batches, so that small batches cost no more than large ones. Keys and
+values become Arrow arrays over those bytes: the offsets alternate gap, value, gap, value, …, and
+`take` keeps every second piece and turns each of length -1 into a null.
 
 Nothing in the bytes is trusted: every length is compared with its record and every record with its
 batch. If they do not add up, the batch is refused with INVALID_RECORD.
@@ -52,7 +52,7 @@ ROW_SCHEMA: Final = pa.schema(
         pa.field("timestampType", pa.int32()),
     ]
 )
-"""The columns of Spark's Kafka source. timestampType is 0 for the producer's time, 1 for the
+"""The columns of Spark's Kafka source. timestampType is 0 for the producer's time and 1 for the
 broker's."""
 
 HEADERS_FIELD: Final = pa.field(
@@ -64,12 +64,12 @@ HEADERS_FIELD: Final = pa.field(
 ROW_SCHEMA_WITH_HEADERS: Final = ROW_SCHEMA.append(HEADERS_FIELD)
 
 _compute: Final[Any] = pc
-"""Arrow creates these functions when it is imported, so type checkers do not know them."""
+"""Arrow creates these functions when it is imported, so type checkers do not see them."""
 
 _INT64: Final = pa.int64()
 
 CHUNK_BYTES: Final = 64 << 20
-"""This many bytes of records become one Arrow batch. Arrow's own limit is 2 GiB."""
+"""The size in bytes of the records that become one Arrow batch. Arrow's own limit is 2 GiB."""
 
 _CHUNK_BYTES_MAX: Final = (1 << 31) - 1024
 _PADDING: Final = bytes(16)
@@ -85,20 +85,21 @@ def _invalid(message: str) -> KafkaError:
 
 
 def split(buffer: Buffer) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """The whole batches in `buffer`, each with its header. Raises what `iter_headers` raises."""
+    """Yield the whole batches in `buffer`, each with its header. Raises what `iter_headers`
+    raises."""
     view = memoryview(buffer)
     for position, header in iter_headers(view):
         yield view[position : position + header.size], header
 
 
 class WantedRows(Struct, frozen=True):
-    """The rows to make of a partition's records, and the names in them."""
+    """The rows to make of a partition's records, and the names that they contain."""
 
     topic: str
     partition: int
     start_offset: int = 0
     end_offset: int | None = None
-    """Records at or after this offset are left out; None: none are."""
+    """Records at or after this offset are left out; None for no limit."""
     headers: bool = False
     """Whether rows have the column `headers`."""
 
@@ -109,12 +110,12 @@ def to_arrow(
     *,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted records of one partition's batches as rows of ROW_SCHEMA (with headers,
+    """Convert the wanted records of one partition's batches to rows of ROW_SCHEMA (with headers,
     ROW_SCHEMA_WITH_HEADERS), in order.
 
     Control batches are left out. An Arrow batch holds about `chunk_bytes` of records, and at least
-    one batch. CRCs are not checked. Raises KafkaError: what `body` raises, INVALID_RECORD if bytes
-    and lengths do not add up.
+    one batch. CRCs are not checked. Raises KafkaError: what `body` raises, INVALID_RECORD if
+    lengths contradict the bytes.
     """
     end_offset = wanted.end_offset
     limit = min(chunk_bytes, _CHUNK_BYTES_MAX)
@@ -126,7 +127,7 @@ def to_arrow(
         if end_offset is not None and header.base_offset >= end_offset:
             continue
         if header.count == 0 and header.size == HEADER_BYTES:
-            continue  # the cleaner left nothing of it but its producer's sequence
+            continue  # compaction left only the header, for its producer's sequence
         data = body(buffer, header)
         if not 0 < header.count <= len(data) // RECORD_BYTES_MIN:
             raise _invalid(f"{header.count} records in {len(data)} bytes")
@@ -204,7 +205,7 @@ def _rows(group: list[tuple[Buffer, BatchHeader]], wanted: WantedRows) -> Iterat
 
 
 def _decode(data: bytes, array: Bytes, counts: Ints, bounds: Ints) -> _Fields:
-    """All fields of the records that fill `data`. Batch i has the bytes from bounds[i] to bounds[i
+    """Decode the fields of all records in `data`. Batch i has the bytes from bounds[i] to bounds[i
     + 1]."""
     end = int(bounds[-1])
     positions = _positions(data, array, int(counts.sum()), end)
@@ -233,7 +234,8 @@ def _decode(data: bytes, array: Bytes, counts: Ints, bounds: Ints) -> _Fields:
 
 
 def _after(at: Ints, length: Ints, stop: Ints, least: int = -1) -> Ints:
-    """The positions `length` bytes after `at` (none for -1). Refuses positions beyond `stop`."""
+    """Return the positions `length` bytes after `at`; a length of -1 has no bytes. Refuses
+    positions beyond `stop`."""
     if (length < least).any():
         raise _invalid("a length is negative")
     length = np.maximum(length, 0)
@@ -243,7 +245,7 @@ def _after(at: Ints, length: Ints, stop: Ints, least: int = -1) -> Ints:
 
 
 def _positions(data: bytes, array: Bytes, count: int, end: int) -> Ints:
-    """The positions of `count` records, and the end of the last. The caller checks their
+    """Find the positions of `count` records, and the end of the last one. The caller checks their
     lengths."""
     out = np.empty(count + 1, np.int64)
     index = position = 0
@@ -272,8 +274,8 @@ def _positions(data: bytes, array: Bytes, count: int, end: int) -> Ints:
 
 
 def _stride(data: bytes, array: Bytes, position: int, count: int, end: int) -> int:
-    """The distance between `count` records whose lengths have the same bytes, or 0 if they
-    differ."""
+    """Return the distance between `count` records if all their lengths have the same bytes,
+    otherwise 0."""
     (_, *_), after = _chain(data, position, 1, end)
     stride = after - position
     if position + stride * count > end:
@@ -289,7 +291,7 @@ def _stride(data: bytes, array: Bytes, position: int, count: int, end: int) -> i
 
 
 def _chain(data: bytes, position: int, count: int, end: int) -> tuple[list[int], int]:
-    """The positions of `count` records, the first of which is at `position`, and the position after
+    """Find the positions of `count` records one by one, from `position` on, and the position after
     them."""
     out = [0] * count
     try:
@@ -315,8 +317,8 @@ def _chain(data: bytes, position: int, count: int, end: int) -> tuple[list[int],
 
 
 def _varints(array: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The zigzag varints at positions `at`, and the positions after them. The array has padding
-    beyond the last."""
+    """Decode the zigzag varints at the positions `at`. Returns them and the positions after them.
+    The array has padding at its end."""
     byte = array[at]
     more = byte >= 0x80
     code = (byte & 0x7F).astype(np.uint64)
@@ -339,7 +341,7 @@ def _varints(array: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _slices(buffer: pa.Buffer, at: Ints, length: Ints) -> pa.Array:
-    """A binary array of the pieces of `buffer` at ascending positions. Those of length -1 are
+    """Make a binary array of the pieces of `buffer` at ascending positions. Pieces of length -1 are
     null."""
     count = len(at)
     offsets = np.empty(2 * count, np.int32)
@@ -353,10 +355,11 @@ def _slices(buffer: pa.Buffer, at: Ints, length: Ints) -> pa.Array:
 
 
 def _numbers(values: npt.NDArray[Any], kind: Any = _INT64) -> pa.Array:
-    """The numbers as an Arrow array of the type `kind`, whose numbers have the same size.
+    """Make an Arrow array of the type `kind`, whose numbers have the same size as those in
+    `values`.
 
-    If pandas is installed, `pa.array` and `pa.scalar` import it to check for its columns. That
-    takes 0.3 s of CPU in each process that reads.
+    `pa.array` and `pa.scalar` are avoided: if pandas is installed, they import it to check for its
+    columns, which takes 0.3 s of CPU in each process that reads.
     """
     buffer = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [None, buffer])
@@ -374,7 +377,9 @@ def _bits(values: npt.NDArray[np.bool_]) -> pa.Buffer:
 
 
 def _headers(data: bytes, array: Bytes, buffer: pa.Buffer, fields: _Fields) -> pa.Array | None:
-    """The headers column, or None if no record has headers. Raises KafkaError(INVALID_RECORD).
+    """Make the headers column. Returns None if no record has headers. Raises
+    KafkaError(INVALID_RECORD).
+
     Header k of all records that have one is decoded at once. When few records are left, they are
     decoded one by one.
     """
@@ -420,8 +425,8 @@ def _headers(data: bytes, array: Bytes, buffer: pa.Buffer, fields: _Fields) -> p
 
 
 def _piece(data: bytes, position: int, stop: int, least: int) -> tuple[int, int, int]:
-    """A length, the position of its bytes, and the position after them. Refuses a length below
-    `least` and bytes beyond `stop`."""
+    """Read a length. Returns it, the position of its bytes, and the position after them. Refuses a
+    length below `least` and bytes beyond `stop`."""
     length, at = read_varint(data, position, INT_BYTES_MAX)
     if length < least or max(length, 0) > stop - at:
         raise _invalid("a header is longer than its record")
@@ -434,7 +439,7 @@ def _refuse_left_over(at: Ints | int, stop: Ints | int) -> None:
 
 
 def _strings(names: pa.Array) -> pa.Array:
-    """Header names as strings; bytes that are not UTF-8 become U+FFFD, as in Java."""
+    """Convert header names to strings. Bytes that are not UTF-8 become U+FFFD, as in Java."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
@@ -449,12 +454,12 @@ def from_arrow(
     codec: Codec = Codec.NONE,
     level: int | None = None,
 ) -> Iterator[tuple[bytearray, int]]:
-    """Batches of the rows in order, each with the number of its records.
+    """Build batches of the rows, in order. Yields each with the number of its records.
 
     The columns used are `value` and, if present, `key`, `timestamp` (truncated to ms; `now_ms` if
     null or absent) and `headers`, with the types of ROW_SCHEMA_WITH_HEADERS. Binary columns may be
-    strings. A batch has at most `batch_bytes` before compression, or one record. Raises ValueError
-    for columns of other types, null header names, and records beyond 2 GiB.
+    strings. A batch has at most `batch_bytes` before compression, unless a single record is larger.
+    Raises ValueError for columns of other types, null header names, and records beyond 2 GiB.
     """
     parts = _Parts.of(rows, now_ms)
     first = 0
@@ -470,7 +475,7 @@ def from_arrow(
 
 
 class _Parts(Struct):
-    """The parts of each row's record. `headers` is already encoded, with its count."""
+    """The columns of the records. `headers` are already encoded, with their count."""
 
     timestamp: Ints
     key: pa.Array
@@ -493,7 +498,8 @@ class _Parts(Struct):
         return cls(timestamp, key, _cast(rows["value"], pa.binary(), "value"), headers)
 
     def sizes(self) -> Ints:
-        """An upper bound for the bytes of each record, whichever rows share its batch."""
+        """Return an upper bound for the size of each record in bytes, whichever rows are in the
+        same batch."""
         reach = int(np.ptp(self.timestamp)) if len(self.timestamp) else 0
         key, value = (np.maximum(_lengths(column), 0) for column in (self.key, self.value))
         varints = _widths(_zigzag(np.array([reach])))[0] + _widths(key * 2) + _widths(value * 2)
@@ -511,7 +517,8 @@ class _Parts(Struct):
 
 
 def _chunks(sizes: Ints, batch_bytes: int) -> Iterator[tuple[int, list[int]]]:
-    """Chunks of rows that are encoded at once: the chunk's first row, and the end of each batch."""
+    """Yield chunks of rows that are encoded at once: the chunk's first row, and the end of each
+    batch in it."""
     bytes_before: Ints = np.concatenate(([0], np.cumsum(sizes)))
     start = first = 0
     ends: list[int] = []
@@ -530,8 +537,8 @@ def _chunks(sizes: Ints, batch_bytes: int) -> Iterator[tuple[int, list[int]]]:
 
 
 def _encode(parts: _Parts, ends: Ints) -> tuple[memoryview, Ints, Ints]:
-    """The records of the rows, their positions (and the end of the last), and their timestamps.
-    Batches end at `ends`."""
+    """Encode the rows as records. Returns the bytes, the positions of the records (and the end of
+    the last), and their timestamps. Batches end at `ends`."""
     counts = np.diff(ends, prepend=0)
     first = np.repeat(ends - counts, counts)
     delta = _zigzag(parts.timestamp - parts.timestamp[first])
@@ -553,7 +560,7 @@ def _encode(parts: _Parts, ends: Ints) -> tuple[memoryview, Ints, Ints]:
 
 
 def _encode_headers(column: pa.Array) -> pa.Array:
-    """Each row's headers, encoded as in a record. Raises ValueError for a null name and for other
+    """Encode each row's headers as in a record. Raises ValueError for a null name and for other
     types."""
     pairs = _cast(column, HEADERS_FIELD.type, "headers").fill_null([])
     flat = pairs.flatten()
@@ -569,7 +576,7 @@ def _encode_headers(column: pa.Array) -> pa.Array:
 
 
 def _join(*columns: pa.Array) -> pa.Array:
-    """The bytes of each row's elements, concatenated. Nulls are skipped."""
+    """Concatenate the bytes of each row's elements. Nulls are skipped."""
     return _compute.binary_join_element_wise(
         *columns, b"", null_handling="replace", null_replacement=b""
     )
@@ -583,17 +590,17 @@ def _cast(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
 
 
 def _lengths(column: pa.Array) -> Ints:
-    """The length of each, -1 for null."""
+    """Return the length of each element, -1 for null."""
     return pc.fill_null(_compute.binary_length(column), -1).to_numpy().astype(np.int64)
 
 
 def _zigzag(values: Ints) -> Ints:
-    """The zigzag codes of signed numbers. All 64 bits are used."""
+    """Compute the zigzag codes of signed numbers. All 64 bits are used."""
     return (values << 1) ^ (values >> 63)
 
 
 def _widths(codes: Ints) -> Ints:
-    """Bytes of the varint of each code."""
+    """Compute the size in bytes of the varint of each code."""
     rest, width = codes.view(np.uint64) >> np.uint64(7), np.ones_like(codes)
     while rest.any():
         width += rest > 0
@@ -602,7 +609,8 @@ def _widths(codes: Ints) -> Ints:
 
 
 def _varint_column(*columns: Ints) -> pa.Array:
-    """A binary array whose elements are the varints of a row's codes, one after another."""
+    """Make a binary array with an element for each row, the varints of its codes one after
+    another."""
     widths = [_widths(codes) for codes in columns]
     offsets = np.concatenate(([0], np.cumsum(sum(widths))))
     out = np.empty(offsets[-1], np.uint8)

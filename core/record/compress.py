@@ -1,4 +1,4 @@
-"""The compressions of a record batch, in the framings that Kafka's Java client reads and writes.
+"""Compresses and decompresses records, in the framings that Kafka's Java client reads and writes.
 
 - gzip: one member (several are read).
 - snappy: xerial's stream, a 16-byte head and then blocks of `int32 length, raw snappy`. Some
@@ -34,11 +34,11 @@ _FIRST_BYTES_MIN: Final = 4096
 _GROWTH: Final = 4
 
 _NO_ROOM: Final = "failed to write whole buffer"
-"""The message of cramjam, for every codec, if the output is too small."""
+"""The message of cramjam, for every codec, if the output does not fit."""
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed: the low three bits of its attributes."""
+    """The compression of the records of a batch: the low three bits of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -48,8 +48,8 @@ class Codec(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """The codec that `compression.type` calls `name` (`uncompressed` is NONE too). Raises
-        ValueError."""
+        """Return the codec that `compression.type` calls `name` (`uncompressed` is NONE too).
+        Raises ValueError."""
         try:
             return cls["NONE" if name == "uncompressed" else name.upper()]
         except KeyError:
@@ -57,8 +57,8 @@ class Codec(IntEnum):
 
     @classmethod
     def from_attributes(cls, attributes: int) -> Self:
-        """The codec of a batch. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for one that Kafka
-        does not know."""
+        """Return the codec in a batch's attributes. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)
+        for one that Kafka does not have."""
         code = attributes & 7
         if code > cls.ZSTD:
             raise KafkaError(
@@ -76,8 +76,8 @@ LEVELS: Final[dict[Codec, range]] = {
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the framing of `codec`; `level` None is the codec's default. Raises ValueError for
-    a level it lacks."""
+    """Compress `data`, in the framing of `codec`. A `level` of None is the codec's default. Raises
+    ValueError for a level that the codec does not have."""
     if level is not None and level not in LEVELS.get(codec, ()):
         raise ValueError(f"{codec.name.lower()} has no compression level {level}")
     if codec == Codec.NONE:
@@ -94,10 +94,10 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
-    """The bytes that `compress` was given. NONE returns `data` itself.
+    """Decompress what `compress` has returned. NONE returns `data` itself.
 
-    Raises KafkaError: INVALID_RECORD for bytes that are not the codec's, MESSAGE_TOO_LARGE beyond
-    `bytes_max`.
+    Raises KafkaError: INVALID_RECORD for bytes that are not valid for the codec, MESSAGE_TOO_LARGE
+    beyond `bytes_max`.
     """
     if codec == Codec.NONE:
         return data
@@ -110,7 +110,7 @@ def decompress(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
         try:
             written = module.decompress_into(data, out)
         except cramjam.DecompressionError as e:
-            del out  # before there is more room, and before an error refers to it
+            del out  # free the memory before more is allocated, or an error refers to it
             if _NO_ROOM not in str(e):
                 raise _corrupt(codec, str(e)) from None
         else:
@@ -122,8 +122,8 @@ def decompress(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
 
 
 def _first_size(codec: Codec, data: Buffer, bytes_max: int) -> int:
-    """The size of output to try first: the declared size if plausible, otherwise a multiple of the
-    input."""
+    """Return the size of output to try first: the declared size if it is plausible, otherwise a
+    multiple of the input's size."""
     declared = None
     if codec == Codec.GZIP and len(data) >= 18:
         declared = int.from_bytes(data[-4:], "little")
@@ -137,7 +137,7 @@ def _first_size(codec: Codec, data: Buffer, bytes_max: int) -> int:
 
 
 def _zstd_declared(data: Buffer) -> int | None:
-    """The content size in a zstd frame's header (RFC 8878, 3.1.1), if it has one."""
+    """Read the content size in a zstd frame's header (RFC 8878, 3.1.1), if it has one."""
     if len(data) < 6:
         return None
     descriptor = data[4]
@@ -181,8 +181,8 @@ def _snappy_decompress(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _snappy_block(block: memoryview, room: int, bytes_max: int) -> bytes:
-    """One raw block. The size it claims is compared with the most that its bytes can expand to: a
-    copy of 2 or 3 bytes makes 64."""
+    """Decompress one raw block. The size that it declares is checked against the maximum to which
+    its bytes can expand: a copy of 2 or 3 bytes makes 64."""
     read: Callable[[Any], int] = cramjam.snappy.decompress_raw_len
     try:
         size = read(block)

@@ -1,9 +1,11 @@
-"""Between the old message formats (legacy.py) and record batches: up when a producer of 0.10 or
-before sends, or an old log is read; down when a consumer of that time fetches.
+"""Converts between the old message formats (legacy.py) and record batches: up when a producer of
+version 0.10 or earlier sends, or an old log is read; down when a consumer of such a version
+fetches.
 
-Up, a set becomes one batch, as in Apache Kafka; records of v0, which have no time, get -1. Down, a
-batch becomes a set, or one wrapper in the same codec. Headers and control batches are dropped. Both
-work on rows, since every message has its own checksum: some 600,000 a second on one core.
+Up, a set becomes one batch, as in Apache Kafka; records of v0, which have no timestamp, get -1.
+Down, a batch becomes a set, or one wrapper with the same codec; headers and control batches are
+dropped. Both convert row by row, since every message has its own checksum: some 600,000 a second on
+one core.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,11 +58,12 @@ def batch_of(
     base_offset: int | None = None,
     log_append_time_ms: int | None = None,
 ) -> tuple[bytearray, Timestamps]:
-    """One batch of `rows`, at least one, and the earliest and latest of their times.
+    """Build one batch of `rows`, at least one. Returns it and the earliest and latest of their
+    timestamps.
 
-    Without `base_offset` they are numbered from 0, as a producer's batch; with it they keep their
-    offsets, which grow and begin there or above. Raises KafkaError(MESSAGE_TOO_LARGE) beyond what a
-    batch can hold.
+    Without `base_offset` the records are numbered from 0, as in a producer's batch. With it they
+    keep their offsets, which must increase and begin at or after it. Raises
+    KafkaError(MESSAGE_TOO_LARGE) if the batch would be too large.
     """
     varints = VARINTS
     parts: list[bytes] = []
@@ -110,12 +113,12 @@ def batch_of(
 
 
 def upgrade(data: Buffer) -> Iterator[tuple[int, bytearray]]:
-    """The messages at the start of `data`, a piece of an old log, as batches with the same offsets
-    and times; each comes with the position in `data` after its messages. Wrappers stay one batch
-    each, single messages are gathered.
+    """Convert the messages at the start of `data`, a piece of an old log, to batches with the same
+    offsets and timestamps. Yields each with the position in `data` after its messages. Each wrapper
+    becomes one batch, and single messages are collected.
 
-    Ends before a message that is cut off, and where record batches begin. Raises CorruptBatch,
-    KafkaError as `legacy.message_records` does, after the batches that precede the error.
+    Ends before an incomplete message, and where record batches begin. Raises CorruptBatch,
+    KafkaError as `legacy.message_records` does, after yielding the batches that precede the error.
     """
     gathered: list[Row] = []
     size = end = 0
@@ -160,7 +163,7 @@ def _upgraded(rows: list[Row], codec: Codec, stamped: bool) -> bytearray:
 
 
 class Lowered(NamedTuple):
-    """Batches as a message set that can be sent."""
+    """Batches, converted to a message set that can be sent."""
 
     data: bytes
     next_offset: int
@@ -168,12 +171,12 @@ class Lowered(NamedTuple):
 
 
 def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowered:
-    """The records at or after `from_offset` as messages of format `magic` (0 or 1).
+    """Convert the records at or after `from_offset` to messages of format `magic` (0 or 1).
 
-    `batches` begins with a whole batch and may end inside one. At most `bytes_max` bytes: the last
-    message may be cut off (old clients know that), but not the first. The error of a batch is
-    raised only if no batch precedes it: CorruptBatch, KafkaError(INVALID_RECORD, MESSAGE_TOO_LARGE,
-    UNSUPPORTED_COMPRESSION_TYPE for zstd).
+    `batches` begins with a whole batch and may end within one. The result has at most `bytes_max`
+    bytes: the last message may be cut off (old clients expect that), but not the first. The error
+    of a batch is raised only if no batch precedes it: CorruptBatch, KafkaError(INVALID_RECORD,
+    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE for zstd).
     """
     parts: list[bytes] = []
     size = first_size = 0
@@ -189,7 +192,7 @@ def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowe
                 if not first_size:
                     first_size = sum(map(len, added[:2]))
                 elif len(added) == 1 and size + len(added[0]) > bytes_max:
-                    break  # of a wrapper that is cut off nothing can be read
+                    break  # no message can be read from a wrapper that is cut off
                 parts += added
                 size += sum(map(len, added))
             next_offset = max(next_offset, header.next_offset)
@@ -204,7 +207,7 @@ def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowe
 def _lowered(
     batch: Buffer, header: BatchHeader, magic: int, from_offset: int, bytes_max: int
 ) -> list[bytes]:
-    """The parts of the messages that `batch` becomes: two for each, up to about `bytes_max`, or one
+    """Convert `batch` to the parts of its messages: two for each, up to about `bytes_max`, or one
     for a wrapper."""
     codec = header.codec
     if codec == Codec.ZSTD:
@@ -226,7 +229,7 @@ def _lowered(
 
 @cache
 def _read_rows() -> Callable[..., tuple[int, int]]:
-    """The loop that makes a row of each record. It skips headers, and so is faster than
+    """Compile the loop that makes a row of each record. It skips headers, so it is faster than
     `records`."""
     return compile_loop(
         "read_rows",
@@ -241,7 +244,7 @@ def _read_rows() -> Callable[..., tuple[int, int]]:
 
 
 def _rows(batch: Buffer, header: BatchHeader) -> list[Row]:
-    """The records of `batch` as rows. Raises what `records` raises."""
+    """Return the records of `batch` as rows. Raises what `records` raises."""
     data = bytes(body(batch, header, LOGGED_BYTES_MAX))
     rows: list[Row] = []
     base_offset, base_timestamp, count = header.base_offset, header.base_timestamp, header.count
@@ -257,7 +260,7 @@ def _rows(batch: Buffer, header: BatchHeader) -> list[Row]:
 
 
 def _first_rows(rows: list[Row], magic: int, bytes_max: int) -> list[Row]:
-    """The first `rows`, up to and including the one that exceeds `bytes_max`."""
+    """Return the first `rows`, up to and including the one that exceeds `bytes_max`."""
     size, overhead = 0, OVERHEAD[magic]
     for count, (_, _, key, value) in enumerate(rows, 1):
         size += overhead + len(key or b"") + len(value or b"")

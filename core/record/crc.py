@@ -1,8 +1,8 @@
 """CRC-32C (Castagnoli), by the extension module of the crc32c package.
 
-The package itself asks importlib.metadata for its own version when it is imported, which imports
-`email` and twenty more modules: a twentieth of a broker's start. So its extension module, if there
-is one, is imported without the package.
+When the package is imported, it reads its own version through importlib.metadata, which imports
+`email` and twenty more modules. That takes a twentieth of a broker's start. So its extension
+module, if it exists, is imported without the package.
 """
 
 import sys
@@ -27,4 +27,5 @@ def _load() -> Callable[..., int]:
 
 
 crc32c: Callable[..., int] = _load()
-"""(bytes, the CRC of the bytes before them = 0) → the CRC."""
+"""Compute the CRC of bytes. The second argument, 0 by default, is the CRC of the bytes before
+them."""

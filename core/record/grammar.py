@@ -1,5 +1,5 @@
 """The grammar of Kafka's record: the fields of a record inside a batch of format v2 (KIP-98),
-written once, and the functions made from them.
+declared once, and the functions that are derived from them.
 
 - `parse_record` reads one record by the grammar, field by field. It is slow and careful, and the
   only place that words the errors of a record.
@@ -8,7 +8,7 @@ written once, and the functions made from them.
   skips all other fields. Most numbers have up to three bytes and are read in place, since a call
   for each would take longer than all the rest.
 
-A compiled loop accepts only what it understands. At a record that it does not, right or wrong, it
+A compiled loop accepts only records that it understands. At any other record, valid or not, it
 stops; then `parse_record` decides. So no loop can accept what the grammar refuses, as long as its
 own few checks are those of the grammar; tests/record/test_walk.py and test_bulk_read.py compare
 them on good and on damaged bytes.
@@ -27,7 +27,7 @@ NULL: Final = -1
 
 
 class Kind(Enum):
-    """How a field is written."""
+    """The encoding of a field."""
 
     BYTE = 0
     NUMBER = 1
@@ -35,7 +35,7 @@ class Kind(Enum):
     BYTES = 2
     """A length, which is a number, and that many bytes."""
     ARRAY = 3
-    """A count, which is a number, and that many times its elements."""
+    """A count, which is a number, and that many elements."""
 
 
 class Field(NamedTuple):
@@ -44,9 +44,9 @@ class Field(NamedTuple):
     name: str
     kind: Kind
     bytes_max: int = INT_BYTES_MAX
-    """The bytes of the longest number."""
+    """The maximum size of the number in bytes."""
     least: int = 0
-    """The smallest length: `NULL` if the bytes may be null."""
+    """The minimum length: `NULL` if the field may be null."""
     elements: tuple[Any, ...] = ()
     """The fields of each element of an array."""
 
@@ -66,7 +66,7 @@ RECORD: Final = (LENGTH, ATTRIBUTES, TIMESTAMP, OFFSET, KEY, VALUE, HEADERS)
 """The fields of a record, in order."""
 
 RECORD_BYTES_MIN: Final = len(RECORD)
-"""The bytes of a record without key, value or headers: each of its fields takes one."""
+"""The size of a record without key, value or headers: each of its fields takes one byte."""
 
 
 class RecordError(KafkaError):
@@ -78,23 +78,23 @@ class RecordError(KafkaError):
 
 
 def invalid_record(index: int, what: str) -> RecordError:
-    """The error for record number `index`; `what` completes the sentence."""
+    """Return the error for record number `index`. `what` completes the sentence."""
     return RecordError(index, f"record {index} {what}")
 
 
 class Part(NamedTuple):
-    """One field of one record, as it was read."""
+    """One field of one record."""
 
     number: int
     """The number, length or count."""
     start: int
-    """The position after the number, which is that of the first byte of bytes."""
+    """The position after the number, at which the bytes of a field begin."""
     stop: int
     """The position after the bytes."""
 
 
 class Parsed(NamedTuple):
-    """A record as `parse_record` found it."""
+    """The fields of a record, as `parse_record` read them."""
 
     timestamp: int
     """The timestamp delta."""
@@ -108,7 +108,7 @@ class Parsed(NamedTuple):
 
 
 def parse_record(data: bytes | memoryview, start: int, index: int) -> Parsed:
-    """The record at `start`, which is number `index` of its batch. Raises RecordError."""
+    """Parse the record at `start`, which is number `index` of its batch. Raises RecordError."""
     parts: list[Part] = []
 
     def read(field: Field, position: int) -> int:
@@ -157,14 +157,14 @@ def parse_record(data: bytes | memoryview, start: int, index: int) -> Parsed:
 
 
 class Unusual(Exception):
-    """A record that a compiled loop does not understand."""
+    """A record is unusual: a compiled loop does not understand it."""
 
 
 Lines = Sequence[str]
 
 
 def signed(code: str = "code") -> str:
-    """The source of the number whose zigzag code is the variable `code`."""
+    """Return the source of the number whose zigzag code is the variable `code`."""
     return f"({code} >> 1) ^ -({code} & 1)"
 
 
@@ -180,9 +180,10 @@ def compile_loop(
     result: str = "",
     scope: Mapping[str, Any] = {},
 ) -> Callable[..., Any]:
-    """A function that goes through the records that begin at `position` in `data`, from number
-    `index` up to `until`; `parameters` are its others. It returns the position and the index of the
-    record that it does not understand, or of the one after the last, and then `result`.
+    """Compile a function that loops over the records that begin at `position` in `data`, from
+    number `index` up to `until`; `parameters` are its other parameters. It returns the position and
+    the index of the record that it does not understand, or of the one after the last, and then
+    `result`.
 
     Each argument is one place in the source. The caller gives lines of it:
 
@@ -191,7 +192,8 @@ def compile_loop(
       byte, `position` that of its last byte, `start` that of the record,
     - `cuts` after a field's bytes were cut out of the data, into a variable of the field's name.
 
-    The key may be null if the expression `null_key` is false, and `code` is 1.
+    A key with a negative length is accepted only if the expression `null_key` is false. By default,
+    this is so if the length is -1, whose `code` is 1.
     """
     source = _Source(numbers, cuts, null_key)
     with_result = f", {result}" if result else ""
@@ -207,7 +209,7 @@ def compile_loop(
 
 
 class _Source:
-    """The source of a loop, as it grows."""
+    """The source of a loop, as it is built."""
 
     def __init__(
         self, numbers: Mapping[Field, Lines], cuts: Mapping[Field, Lines], null_key: str
@@ -217,11 +219,11 @@ class _Source:
         self._with_at = any("at - start" in line for lines in numbers.values() for line in lines)
 
     def add(self, depth: int, *lines: str) -> None:
-        """Add lines, indented."""
+        """Add lines at this depth."""
         self._lines += ["    " * depth + line for line in lines]
 
     def function(self, name: str, scope: Mapping[str, Any]) -> Callable[..., Any]:
-        """The function that the source defines. A traceback shows its lines."""
+        """Compile the function that the source defines. A traceback shows its lines."""
         text = "\n".join(self._lines) + "\n"
         filename = f"<{name} of records>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
@@ -230,7 +232,7 @@ class _Source:
         return names[name]
 
     def record(self, depth: int) -> None:
-        """A record: `position` is its beginning, and afterwards its end."""
+        """Add the code that reads a record: `position` is its beginning, and afterwards its end."""
         self.add(depth, "start = position")
         self._number(depth, LENGTH)
         self.add(depth, "stop = position + 1 + (code >> 1)", "if code & 1:", "    raise Unusual")
@@ -252,8 +254,8 @@ class _Source:
         self.add(depth, "if position != stop:", "    raise Unusual")
 
     def _number(self, depth: int, field: Field, *, wanted: bool = True) -> None:
-        """Read the number at `position` into `code`, if it is wanted. Afterwards `position` is that
-        of its last byte."""
+        """Add the code that reads the number at `position` into `code`, or skips it unless
+        `wanted`. Afterwards `position` is that of the number's last byte."""
         if self._with_at:
             self.add(depth, "at = position")
         self.add(depth, "code = data[position]", "if code >= 0x80:", "    position += 1")
@@ -272,7 +274,7 @@ class _Source:
         self.add(depth, *self._numbers.get(field, ()))
 
     def _bytes(self, depth: int, field: Field) -> None:
-        """Cut bytes out, or skip them."""
+        """Add the code that cuts out bytes, or skips them."""
         self._number(depth, field)
         unusual = "code & 1"
         if field.least == NULL:
@@ -291,8 +293,8 @@ class _Source:
         self.add(depth, *self._cuts[field])
 
     def _array(self, depth: int, field: Field) -> None:
-        """An array, which is usually empty. Nothing after it reads `data`, so its end is
-        checked."""
+        """Add the code that reads an array, which is usually empty. Nothing after it reads `data`,
+        so its end is checked."""
         self._number(depth, field)
         self.add(depth, "position += 1", "if code:")
         self.add(depth + 1, "if code & 1:", "    raise Unusual")

@@ -1,5 +1,5 @@
-"""The formats before the record batch: messages v0 (0.8) and v1 (0.10, with times: KIP-31, KIP-32),
-alone and in sets.
+"""The formats before the record batch: messages v0 (0.8) and v1 (0.10, with timestamps: KIP-31,
+KIP-32), alone and in sets.
 
 ```
  0 offset       int64     a set is messages one after another; each is
@@ -12,17 +12,17 @@ alone and in sets.
    value        the same
 ```
 
-Compression wraps: a message whose attributes name a codec has no key, and a whole set, compressed,
-as its value. Its offset is that of the last message within. In v0 the inner messages have absolute
-offsets, so a broker had to unpack and repack every wrapper. In v1 they count from 0: the offset of
-a message is that of the wrapper, minus the count of the last inner message, plus its own count. If
-the wrapper has log append time, its time is that of all messages.
+Compressed messages are in a *wrapper*: a message whose attributes name a codec, without a key, and
+with a compressed set as its value. Its offset is that of the last message in the set. In v0 the
+inner messages have absolute offsets, so a broker had to unpack and repack every wrapper. In v1 the
+inner messages are numbered from 0: the offset of a message is that of the wrapper, minus the number
+of the last inner message, plus its own number. If the wrapper has log append time, its timestamp is
+that of all messages.
 
-These formats have no zstd. lz4 in v0 has a wrong header checksum (KAFKA-3160): Kafka of that time
-included the frame's magic number. It is written like that, and ignored when read.
+These formats have no zstd. lz4 in v0 has a wrong header checksum (KAFKA-3160), because old Kafka
+included the frame's magic number in it. pk writes this checksum too, and ignores it when reading.
 
-Nothing below writes to a log: pk stores v2 only, and `convert.py` converts from and to these
-formats.
+No log has these formats: pk stores only v2, and `convert.py` converts from and to them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,9 +41,9 @@ Row = tuple[int, int, bytes | None, bytes | None]
 
 MAGICS: Final = (0, 1)
 SET_HEAD_BYTES: Final = 12
-"""Offset and size, which precede every message."""
+"""The size of the offset and size fields, which precede every message."""
 OVERHEAD: Final = (26, 34)
-"""Bytes of a message with neither key nor value, by magic."""
+"""The size in bytes of a message with neither key nor value, by magic."""
 
 CODEC_BITS: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
@@ -64,8 +64,8 @@ _NULL: Final = _INT32.pack(-1)
 
 
 class MessageHeader(NamedTuple):
-    """The head of a message: a record, or the wrapper of compressed messages. `size` is that of the
-    whole message in bytes."""
+    """The head of a message, which is a record or the wrapper of compressed messages. `size` is the
+    size of the whole message in bytes."""
 
     offset: int
     size: int
@@ -76,19 +76,19 @@ class MessageHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """The codec of the messages it wraps; NONE for a plain record. Raises
+        """The codec of the messages in a wrapper; NONE for a plain record. Raises
         KafkaError(UNSUPPORTED_COMPRESSION_TYPE)."""
         return _codec(self.attributes)
 
     @property
     def log_append_time(self) -> bool:
-        """Whether the broker's time of append is the timestamp of all its messages."""
+        """Whether the timestamp is the broker's time of append, also for all messages in a
+        wrapper."""
         return self.magic > 0 and bool(self.attributes & LOG_APPEND_TIME_BIT)
 
 
 def read_message(buffer: Buffer, position: int = 0) -> MessageHeader:
-    """The head of the message at `position`, which must be complete. Raises
-    CorruptBatch."""
+    """Read the head of the message at `position`, which must be complete. Raises CorruptBatch."""
     left = len(buffer) - position
     if left < OVERHEAD[0]:
         raise CorruptBatch(f"a message cut off after {max(left, 0)} bytes")
@@ -107,16 +107,16 @@ def read_message(buffer: Buffer, position: int = 0) -> MessageHeader:
 
 
 def check_message(buffer: Buffer, position: int, header: MessageHeader) -> None:
-    """Raise CorruptBatch unless the message at `position` has the CRC in its head."""
+    """Raise CorruptBatch unless the message at `position` matches the CRC in its head."""
     actual = crc32(memoryview(buffer)[position + _CRC_END : position + header.size])
     if actual != header.crc:
         raise CorruptBatch(f"CRC is {actual:08x}, the message says {header.crc:08x}")
 
 
 def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, MessageHeader]]:
-    """Position and head of each message in `buffer`, wrappers not opened. Stops before a last one
-    that is incomplete, and before record batches (v2). Raises CorruptBatch like `read_message`, but
-    not for an incomplete message."""
+    """Yield the position and head of each message in `buffer`, without opening wrappers. Stops
+    before an incomplete message at the end, and before record batches (v2). Raises CorruptBatch
+    like `read_message`, except for an incomplete message."""
     end = len(buffer)
     while end - position >= OVERHEAD[0]:
         magic = buffer[position + _MAGIC_AT]
@@ -135,8 +135,8 @@ def message_records(
     *,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> list[Record]:
-    """The record of the message at `position`, or the records that it wraps, as in a log. CRCs are
-    checked.
+    """Return the record of the message at `position`, or the records in the wrapper, with their
+    offsets in a log. CRCs are checked.
 
     Raises CorruptBatch, KafkaError: INVALID_RECORD, MESSAGE_TOO_LARGE (expands beyond the bound),
     UNSUPPORTED_COMPRESSION_TYPE.
@@ -148,7 +148,7 @@ def message_records(
 
 
 def rows_within(data: bytes, header: MessageHeader, bytes_max: int) -> list[Row]:
-    """The rows of the one message in `data`, with the offsets and times that they have in a log.
+    """Return the rows of the one message in `data`, with their offsets and timestamps in a log.
     Raises what `message_records` raises."""
     if not header.attributes & CODEC_BITS:
         return flat_rows(data, header.magic)
@@ -162,7 +162,8 @@ def rows_within(data: bytes, header: MessageHeader, bytes_max: int) -> list[Row]
 
 
 def unwrap(data: bytes, header: MessageHeader, bytes_max: int) -> bytes:
-    """The set in the wrapper `data`, whose CRC is checked. Raises what `message_records` raises."""
+    """Decompress the set in the wrapper `data`, after checking its CRC. Raises what
+    `message_records` raises."""
     check_message(data, 0, header)
     key_at = _KEY_AT[header.magic] - 4
     try:
@@ -180,11 +181,10 @@ def unwrap(data: bytes, header: MessageHeader, bytes_max: int) -> bytes:
 
 
 def flat_rows(data: bytes, magic: int, *, producing: bool = False) -> list[Row]:
-    """The rows of a set without compression. All messages must be of format `magic`, complete and
-    correct. `producing` refuses log append time. Raises CorruptBatch (CRC, lengths, a
-    message that is cut off), KafkaError: INVALID_RECORD for another format or compression within,
-    INVALID_TIMESTAMP.
-    """
+    """Parse the rows of a set without compression. All messages must be of format `magic`, complete
+    and correct. `producing` refuses log append time. Raises CorruptBatch (CRC, lengths, an
+    incomplete message), KafkaError: INVALID_RECORD for another format or compression within the
+    set, INVALID_TIMESTAMP."""
     rows: list[Row] = []
     add, until_key, integer = rows.append, _UNTIL_KEY[magic].unpack_from, _INT32.unpack_from
     least, key_from, timestamp = OVERHEAD[magic] - SET_HEAD_BYTES, _KEY_AT[magic], -1
@@ -238,13 +238,13 @@ def _out_of_place(index: int, magic: int, found: int, attributes: int) -> KafkaE
 def produced_rows(
     data: bytes, message_bytes_max: int, inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> tuple[list[Row], Codec]:
-    """The rows of a producer's message set, and their codec. Their offsets have no meaning.
+    """Parse a producer's message set. Returns its rows, whose offsets have no meaning, and its
+    codec.
 
-    Apache's LogValidator has the same rules: all messages have one format, and a compressed set
-    is one wrapper. Raises what `message_records` does, CorruptBatch for a set that is cut off,
-    KafkaError: INVALID_RECORD for v2, INVALID_TIMESTAMP for log append time, MESSAGE_TOO_LARGE for
-    a message of more than `message_bytes_max`, and one that expands to more than
-    `inflated_bytes_max`.
+    Apache's LogValidator has the same rules: all messages have one format, and a compressed set is
+    one wrapper. Raises what `message_records` does, CorruptBatch for an incomplete set, KafkaError:
+    INVALID_RECORD for v2, INVALID_TIMESTAMP for log append time, MESSAGE_TOO_LARGE for a message of
+    more than `message_bytes_max`, and one that expands to more than `inflated_bytes_max`.
     """
     if len(data) > _MAGIC_AT and data[_MAGIC_AT] == 2:
         raise KafkaError(ErrorCode.INVALID_RECORD, "record batches (v2) need Produce version 3")
@@ -294,10 +294,10 @@ def build_set(
     level: int | None = None,
     log_append_time: bool = False,
 ) -> bytes:
-    """A message set of `rows`, in the order of their offsets; with a codec, one wrapper.
+    """Build a message set of `rows`, in the order of their offsets; with a codec, one wrapper.
 
-    It has no headers, and in v0 no times. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)
-    for zstd, ValueError for a wrapper of nothing.
+    It has no headers, and in v0 no timestamps. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for
+    zstd, ValueError for a wrapper of no messages.
     """
     bit = LOG_APPEND_TIME_BIT if log_append_time and magic else 0
     if codec == Codec.NONE:
@@ -318,7 +318,7 @@ def build_set(
 
 
 def message_parts(rows: Iterable[Row], magic: int, attributes: int) -> list[bytes]:
-    """The bytes of a message for each row, in two parts."""
+    """Encode a message for each row, in two parts."""
     parts: list[bytes] = []
     add, head, before, integer = parts.append, _CHECKED[magic].pack, _BEFORE.pack, _INT32.pack
     for offset, timestamp, key, value in rows:
@@ -344,18 +344,18 @@ _LZ4_DICTIONARY_BIT: Final = 0x01
 
 
 def mended_lz4(frame: Buffer) -> Buffer:
-    """The frame with the header checksum that the lz4 format requires, regardless of the present
-    one."""
+    """Return the frame with the header checksum that the lz4 format requires, whatever it has
+    now."""
     checksum_at = _lz4_checksum_at(frame)
     if checksum_at is None:
-        return frame  # not lz4: unpacking it will say so
+        return frame  # not lz4: decompressing it will fail with a clear error
     mended = bytearray(frame)
     mended[checksum_at] = _checksum(bytes(mended[4:checksum_at]))
     return mended
 
 
 def broken_lz4(frame: bytes) -> bytes:
-    """The frame with the header checksum that Kafka before 0.10 writes and expects."""
+    """Return the frame with the header checksum that Kafka before 0.10 writes and expects."""
     checksum_at = _lz4_checksum_at(frame)
     assert checksum_at is not None
     broken = bytearray(frame)
@@ -364,7 +364,7 @@ def broken_lz4(frame: bytes) -> bytes:
 
 
 def _lz4_checksum_at(frame: Buffer) -> int | None:
-    """The position of the header's checksum in the frame. None if it is not an lz4 frame."""
+    """Return the position of the header's checksum in the frame; None if it is not an lz4 frame."""
     if len(frame) < 7 or bytes(frame[:4]) != _LZ4_MAGIC:
         return None
     at = 6
@@ -389,8 +389,8 @@ def _rotated(number: int, bits: int) -> int:
 
 
 def _xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), for a few bytes: the head
-    of an lz4 frame."""
+    """Compute XXH32 with seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) of a few bytes,
+    the head of an lz4 frame."""
     p1, p2, p3, p4, p5 = _PRIMES
     at, total = 0, p5
     if len(data) >= 16:

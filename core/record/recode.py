@@ -1,4 +1,4 @@
-"""Giving a batch another codec: the effect of a topic's `compression.type` on batches with a
+"""Changes the codec of a batch: the effect of a topic's `compression.type` on batches with a
 different one."""
 
 import struct
@@ -20,11 +20,11 @@ _ATTRIBUTES_AT = 21
 
 
 def recode(batch: Buffer, header: BatchHeader, codec: Codec, level: int | None = None) -> bytearray:
-    """A copy of the batch at the start of `batch` with its records compressed by `codec`,
-    everything else as it was.
+    """Copy the batch at the start of `batch`, with its records compressed by `codec` and everything
+    else unchanged.
 
-    Raises what `body` raises, but has no bound: the caller has looked into the batch. The CRC of
-    `batch` is not looked at: check it first, the copy gets its own.
+    Raises what `body` raises. The only limit of size is that of logs: the caller has checked the
+    batch. The CRC of `batch` is not checked, so check it first; the copy gets a new one.
     """
     records = body(batch, header, LOGGED_BYTES_MAX)
     packed = records if codec == Codec.NONE else compress(codec, records, level)

@@ -1,8 +1,8 @@
-"""Stretches of records of one shape: the same lengths and the same widths of numbers, as
-measurements, counters and benchmarks send them.
+"""Stretches of records of one shape, which have the same lengths and the same widths of numbers, as
+measurements, counters and benchmarks have them.
 
-Such records have a fixed stride. A slice with that stride is one byte of all of them, a column, and
-is compared at the speed of C.
+Such records have a fixed stride. A slice with that stride has one byte of each of them, a *column*,
+and is compared at the speed of C.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,17 @@ Buffer = bytes | bytearray | memoryview
 Column = bytes | bytearray
 
 UNIFORM_MIN: Final = 16
-"""Slicing fewer records would cost more than it saves."""
+"""The minimum number of records in a stretch. Slicing fewer would cost more than it saves."""
 BACKOFF_MAX: Final = 4096
 """After a search that found no stretch, at most this many records are read one by one before the
 next search: the number doubles each time."""
 
 _LENGTH_BYTES_MAX: Final = 32
-"""A shape with more bytes of lengths than this (many headers) is not worth the slices."""
+"""A shape with more length bytes than this (many headers) is not worth the slices."""
 _COPIED_STRIDE_MAX: Final = 896
-"""Shorter records in a memoryview are copied once, since a slice with a stride of bytes costs a
-sixth of one of a memoryview. Copying longer ones would cost more than it saves."""
+"""In a memoryview, stretches of records up to this size are copied once, since slicing bytes with a
+stride takes a sixth of the time of slicing a memoryview. For larger records, the copy would cost
+more than it saves."""
 _CONTINUED: Final = bytes(range(0x80, 0x100))
 
 
@@ -42,11 +43,11 @@ class Shape(NamedTuple):
     """The positions of a record's parts, counted from its start."""
 
     lengths: list[int]
-    """The bytes of lengths, and of the number of headers."""
+    """The positions of the bytes of lengths, and of the number of headers."""
     timestamps: range
-    """The bytes of the timestamp delta."""
+    """The positions of the bytes of the timestamp delta."""
     offsets: range
-    """The bytes of the offset delta."""
+    """The positions of the bytes of the offset delta."""
     key: int
     """The position of the key's first byte."""
     key_stop: int
@@ -54,16 +55,16 @@ class Shape(NamedTuple):
     value: int
     """The position of the value's first byte."""
     value_bytes: int
-    """The length of the value, -1 for null."""
+    """The length of the value; -1 for null."""
     headers: int
     """The number of headers."""
     stride: int
-    """The bytes of the record."""
+    """The size of the record in bytes."""
 
 
 def shape_of(data: bytes | memoryview, start: int, compacted: bool = False) -> Shape | None:
-    """The shape of the record at `start`. None if the record is unusual, has very many lengths, or
-    has no key although it is `compacted`."""
+    """Return the shape of the record at `start`. None if the record is unusual, has too many
+    lengths, or has no key although the topic is `compacted`."""
     stop, found, *parts = _measure()(data, start, 0, 1, compacted)
     lengths, timestamps, offsets, key, key_stop, value, value_code, headers = parts
     if not found or len(lengths) > _LENGTH_BYTES_MAX:
@@ -88,12 +89,12 @@ class Columns:
         self._source, self._start, self._end = source, start, end
 
     def at(self, position: int) -> Column:
-        """The byte at `position` of each record."""
+        """Return the byte at `position` of each record."""
         column = self._source[self._start + position : self._end : self._stride]
         return bytes(column) if isinstance(column, memoryview) else column
 
     def are_same(self, positions: list[int]) -> bool:
-        """Whether all records have the same bytes at these positions."""
+        """Return whether all records have the same bytes at these positions."""
         for position in positions:
             column = self.at(position)
             if column != column[:1] * self.count:
@@ -102,13 +103,14 @@ class Columns:
 
 
 def are_of_one_width(columns: list[Column]) -> bool:
-    """Whether the numbers whose bytes are in these columns all have that many bytes."""
+    """Return whether the numbers whose bytes are in these columns all have exactly as many
+    bytes."""
     return columns[-1].isascii() and not any(c.translate(None, _CONTINUED) for c in columns[:-1])
 
 
 @cache
 def _measure() -> Callable[..., Any]:
-    """The loop that notes the positions of one record's parts."""
+    """Compile the loop that notes the positions of one record's parts."""
     here = "range(at - start, position + 1 - start)"
     note = f"lengths += {here}"
     return compile_loop(

@@ -1,4 +1,4 @@
-"""The rules that a producer's batch must meet before a log takes it. They are all here.
+"""All rules that a producer's batch must meet before a log accepts it.
 
 - `read_one_batch` checks what its header says: it is one batch of format v2, not larger than the
   topic allows, and `check_header` accepts it.
@@ -71,14 +71,14 @@ INLINE_WRAPPER_BYTES: Final = 512
 bytes."""
 
 NAMED_MAX: Final = 10_000
-"""The maximum number of refused records that an answer names. A batch of 128 MiB has room for
-millions, and the answer would be larger than the request."""
+"""The maximum number of refused records that a response names. A batch of 128 MiB has room for
+millions, and the response would be larger than the request."""
 QUOTED_MAX: Final = 3
-"""How many of them the message about the batch quotes."""
+"""The number of these records that the message about the batch quotes."""
 NO_TIMESTAMP: Final = -1
 
 VERSION_ZSTD: Final = 7
-"""The first version of Produce that may bring batches in zstd."""
+"""The first version of Produce that may contain batches in zstd."""
 
 GZIP_DEFAULT: Final = -1
 
@@ -86,14 +86,14 @@ PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
 
 _UNCHANGED: Final = frozenset({PRODUCER, UNCOMPRESSED})
-"""Values of `compression.type` that leave an uncompressed batch as it is."""
+"""The values of `compression.type` that leave an uncompressed batch as it is."""
 ANY_TIME: Final = Timestamps(-(1 << 64), 1 << 64)
-"""The bounds of a topic that stamps the records itself."""
+"""The bounds of a topic that sets the timestamps itself."""
 
 
 class RefusedRecords(KafkaError):
     """INVALID_RECORD or INVALID_TIMESTAMP because the topic refuses some records of a well-formed
-    batch. `records` has the number of each in the batch, and the reason."""
+    batch. `records` has the number in the batch of each of them, and the reason."""
 
     def __init__(self, code: int, message: str, records: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -101,14 +101,14 @@ class RefusedRecords(KafkaError):
 
 
 class OutOfRange(KafkaError):
-    """INVALID_TIMESTAMP: some time in the batch is out of the topic's bounds."""
+    """INVALID_TIMESTAMP: a timestamp in the batch is out of the topic's bounds."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.INVALID_TIMESTAMP)
 
 
 class ValidatedBatch(NamedTuple):
-    """A producer's batch that a log may append, and the times of its records."""
+    """A producer's batch that a log may append, and the timestamps of its records."""
 
     batch: bytearray | memoryview
     header: BatchHeader
@@ -121,7 +121,7 @@ _CHECKED_BITS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT
 
 
 def check_header(header: BatchHeader) -> None:
-    """Check what a producer's header says, without a look at the records.
+    """Check the fields of a producer's header, without reading the records.
 
     Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP if the producer claims log append time.
     """
@@ -146,14 +146,14 @@ def _invalid(message: str) -> KafkaError:
 
 
 def check_codec(header: BatchHeader, version: int) -> None:
-    """Raise KafkaError(UNSUPPORTED_COMPRESSION_TYPE) if a batch in this codec may not come in a
-    Produce request of `version` (KIP-110), or the codec is unknown."""
+    """Raise KafkaError(UNSUPPORTED_COMPRESSION_TYPE) if a Produce request of `version` may not
+    contain a batch in this codec (KIP-110), or the codec is unknown."""
     if header.codec == Codec.ZSTD and version < VERSION_ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
 
 
 def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHeader:
-    """The header of the one batch that fills `records`, checked.
+    """Read and check the header of the one batch that fills `records`.
 
     Raises KafkaError: INVALID_RECORD unless it is exactly one batch of format v2,
     MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, and what `check_header` raises.
@@ -163,8 +163,8 @@ def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHead
     try:
         header = read_header(records, 0)
     except CorruptBatch as e:
-        # A producer sends a corrupt batch again. That does not help if the batch is missing or has
-        # an old format.
+        # A producer retries after CORRUPT_MESSAGE. That does not help if the batch is missing or
+        # has an old format.
         old = e.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
         if old or next(iter_headers(records), None) is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, e.message) from None
@@ -179,7 +179,7 @@ def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHead
     try:
         check_header(header)
     except KafkaError:
-        check_crc(records, 0, header)  # was it damaged on its way?
+        check_crc(records, 0, header)  # perhaps it was damaged on the way
         raise
     return header
 
@@ -197,17 +197,17 @@ def validate_records(
     frame: bytearray | None = None,
     at: int = 0,
 ) -> Timestamps:
-    """Look at every record of a producer's batch, which begins `batch`, as Apache's LogValidator
-    does. `check_header` has accepted `header`; the CRC is not compared. If `batch` is a view of
-    `frame` that begins at byte `at`, passing these is faster. (The arguments stay single: this runs
-    for every batch, and an object for them would take time.)
+    """Check every record of a producer's batch, which begins `batch`, as Apache's LogValidator
+    does. `check_header` has accepted `header`; the CRC is not checked. If `batch` is a view of
+    `frame` that begins at byte `at`, passing these is faster. (They are separate arguments because
+    this runs for every batch, and creating an object for them would take time.)
 
     Returns the earliest and latest timestamp of the records. The caller compares them with the
     topic's bounds and corrects `max_timestamp` (`assign`).
 
-    Raises KafkaError: INVALID_RECORD for a count that is not that of the records, offset deltas
-    other than 0, 1, 2…, lengths that do not add up, and bytes left over; NoKey for a null key if
-    the topic is compacted; what `body` raises. Raises NotUniform as `walk` does.
+    Raises KafkaError: INVALID_RECORD for a count that is not the number of records, offset deltas
+    other than 0, 1, 2…, contradicting lengths, and bytes after the last record; NoKey for a null
+    key if the topic is compacted; what `body` raises. Raises NotUniform as `walk` does.
     """
     if header.attributes & CODEC_BITS:
         data = body(batch, header, decompressed_bytes_max)
@@ -221,7 +221,7 @@ def validate_records(
 
 
 def time_bounds(config: TopicConfig, now_ms: int) -> Timestamps:
-    """The earliest and latest timestamp that a topic accepts at `now_ms`."""
+    """Return the earliest and latest timestamp that a topic accepts at `now_ms`."""
     if config.log_append_time:
         return ANY_TIME
     return Timestamps(
@@ -242,13 +242,13 @@ def validate(
     bounds: Timestamps,
     inflated_bytes_max: int | None = None,
 ) -> ValidatedBatch:
-    """Validate the records of a batch whose header `read_one_batch` returned. The result is the
-    batch itself, or one in the codec that the topic wants. `bounds` are the topic's `time_bounds`.
+    """Validate the records of a batch whose header `read_one_batch` returned. Returns the batch
+    itself, or a copy in the codec that the topic requires. `bounds` are the topic's `time_bounds`.
 
     Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, CORRUPT_MESSAGE,
     UNSUPPORTED_COMPRESSION_TYPE, MESSAGE_TOO_LARGE if it expands to more than `inflated_bytes_max`,
-    if given, or `pk.decompressed.bytes.max`. `refusal` turns it into the error that the client
-    gets.
+    if given, or `pk.decompressed.bytes.max`. `refusal` converts the error to the one that the
+    client gets.
     """
     bytes_max = config.pk_decompressed_bytes_max
     if inflated_bytes_max is not None:
@@ -268,7 +268,7 @@ def validate(
 
 
 def is_small(header: BatchHeader, config: TopicConfig) -> bool:
-    """Whether `validate_inline` may be called on the loop."""
+    """Return whether `validate_inline` may be called on the loop."""
     codec = header.attributes & CODEC_BITS
     if codec and header.size > INLINE_COMPRESSED_BYTES:
         return False
@@ -285,8 +285,8 @@ def validate_inline(
     frame: bytearray | None = None,
     at: int = 0,
 ) -> ValidatedBatch | None:
-    """The same as `validate`, on the loop, for a batch that `is_small`. None if it expands to more
-    than the loop should process. `frame` and `at` are those of `validate_records`."""
+    """Like `validate`, but on the loop, for a batch that `is_small`. Returns None if it expands to
+    more than the loop should process. `frame` and `at` are those of `validate_records`."""
     if config.compression_type == PRODUCER and not header.attributes & CODEC_BITS:
         timestamps = validate_records(batch, header, compacted=config.compact, frame=frame, at=at)
         _check_times(timestamps, bounds)
@@ -307,10 +307,9 @@ def validate_uniform(
     frame: bytearray | None = None,
     at: int = 0,
 ) -> ValidatedBatch | None:
-    """The same as `validate`, on the loop, for a batch of many records that stays as it is, with
-    records in long stretches of one shape. None for any other batch. Handing such a batch to a
-    thread would take about as long as checking it. `frame` and `at` are those of
-    `validate_records`."""
+    """Like `validate`, but on the loop, for a batch of many records in long stretches of one shape
+    that keeps its codec. Returns None for any other batch. Handing such a batch to a thread would
+    take about as long as checking it. `frame` and `at` are those of `validate_records`."""
     if header.attributes & CODEC_BITS or config.compression_type not in _UNCHANGED:
         return None
     try:
@@ -334,10 +333,10 @@ def refusal(
     bounds: Timestamps,
     tp: TopicPartition,
 ) -> KafkaError | None:
-    """The error that the producer gets after `validate` has raised `error` for a batch, in Apache
-    Kafka's order: the batch was damaged on its way, it is malformed, or the topic refuses some of
-    its records (RefusedRecords). None if only records without a time are out of bounds: the topic
-    accepts those."""
+    """Return the error that the producer gets after `validate` has raised `error` for a batch, in
+    Apache Kafka's order: the batch was damaged on the way, it is malformed, or the topic refuses
+    some of its records (RefusedRecords). Returns None if only records without a timestamp are out
+    of bounds: the topic accepts those."""
     try:
         check_crc(batch, 0, header)
         if not isinstance(error, (NoKey, OutOfRange)):
@@ -358,8 +357,8 @@ def _refused(
     bounds: Timestamps,
     tp: TopicPartition,
 ) -> RefusedRecords | None:
-    """The error that names the records that the topic refuses; None if it refuses none. `rows` are
-    the time and the key of each. The sentences are Apache Kafka's."""
+    """Return the error that names the records that the topic refuses; None if it refuses none.
+    `rows` are the timestamp and the key of each record. The wording is Apache Kafka's."""
     named: list[tuple[int, str]] = []
     count, code = 0, ErrorCode.INVALID_RECORD
     earliest, latest = bounds
@@ -396,7 +395,7 @@ def _refused(
 
 
 def is_small_set(records: memoryview | None) -> bool:
-    """Whether `validate_messages` may be called on the loop."""
+    """Return whether `validate_messages` may be called on the loop."""
     if not records or len(records) < OVERHEAD[0]:
         return True
     compressed = records[ATTRIBUTES_AT] & CODEC_BITS
@@ -406,7 +405,8 @@ def is_small_set(records: memoryview | None) -> bool:
 def validate_messages(
     records: memoryview | None, config: TopicConfig, bounds: Timestamps, tp: TopicPartition
 ) -> ValidatedBatch:
-    """The batch that replaces a message set of format v0 or v1, in the codec that the topic wants.
+    """Validate a message set of format v0 or v1, and convert it to a batch in the codec that the
+    topic requires.
 
     Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE for a
     message or the batch, UNSUPPORTED_COMPRESSION_TYPE; RefusedRecords.
@@ -429,7 +429,7 @@ def validate_messages(
 
 
 def _codec_wanted(config: TopicConfig, header: BatchHeader) -> int:
-    """The codec in which the topic stores a batch (`compression.type`)."""
+    """Return the codec in which the topic stores a batch (`compression.type`)."""
     wanted = config.compression_type
     if wanted == PRODUCER:
         return header.attributes & CODEC_BITS
@@ -437,8 +437,8 @@ def _codec_wanted(config: TopicConfig, header: BatchHeader) -> int:
 
 
 def _level(config: TopicConfig, codec: Codec) -> int | None:
-    """The compression level that the topic's keys set. None is the codec's default: the key for
-    gzip has -1 then."""
+    """Return the compression level in the topic's configs. None is the codec's default, for which
+    gzip's config is -1."""
     if codec == Codec.GZIP and config.compression_gzip_level == GZIP_DEFAULT:
         return None
     levels = {

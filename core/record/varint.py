@@ -1,8 +1,8 @@
-"""Zigzag varints, by which the records inside a batch write every number.
+"""Zigzag varints, the encoding of every number in the records of a batch.
 
 A signed number is folded so that small magnitudes have small codes (0, -1, 1, -2 become 0, 1, 2,
-3), and the code is written seven bits a byte, lowest first, the high bit saying that another byte
-follows (`ByteUtils` in Apache Kafka).
+3), and the code is written in groups of seven bits, lowest first, one in each byte, whose high bit
+says that another byte follows (`ByteUtils` in Apache Kafka).
 """
 
 from typing import Final
@@ -10,14 +10,14 @@ from typing import Final
 from pk.core.errors import ErrorCode, KafkaError
 
 INT_BYTES_MAX: Final = 5
-"""Bytes of the longest varint of 32 bits: lengths, counts and offset deltas."""
+"""The maximum size in bytes of a varint of 32 bits: lengths, counts and offset deltas."""
 
 LONG_BYTES_MAX: Final = 10
-"""Bytes of the longest varint of 64 bits: timestamp deltas."""
+"""The maximum size in bytes of a varint of 64 bits: timestamp deltas."""
 
 
 def encode_varint(number: int) -> bytes:
-    """The zigzag varint of `number`, which must fit in 64 signed bits."""
+    """Encode `number`, which must fit in 64 signed bits, as a zigzag varint."""
     code = (number << 1) ^ (number >> 63)
     if code < 0x80:
         return bytes((code,))
@@ -34,18 +34,18 @@ def encode_varint(number: int) -> bytes:
 
 
 _RUN: Final = 64
-"""That many numbers, from a multiple of it on, differ only in the first byte of their varints."""
+"""This many numbers, from a multiple of it on, differ only in the first byte of their varints."""
 
 _REMEMBERED: Final = range(-_RUN, 1 << 15)
-"""Numbers whose bytes are kept once they are written: the usual lengths and deltas."""
+"""The numbers whose varints are kept: the usual lengths and deltas."""
 
 _FIRST_BYTES: Final = [bytes((number << 1 | 0x80,)) for number in range(_RUN)]
 
 
 class _Varints(dict[int, bytes]):
-    """Number → its varint, filled at the first use of each number: a lookup costs a tenth of an
-    encoding. A run of 64 numbers is filled at once, which costs as much as to encode six of them: a
-    batch counts its records from 0 up."""
+    """Number → its varint, filled at the first use of each number. A lookup takes a tenth of the
+    time of encoding. A run of 64 numbers is filled at once, which takes as long as encoding six of
+    them, since the records of a batch are numbered from 0."""
 
     def __missing__(self, number: int) -> bytes:
         data = encode_varint(number)
@@ -59,22 +59,22 @@ class _Varints(dict[int, bytes]):
 
 
 VARINTS: Final = _Varints()
-"""`VARINTS[n]` is `encode_varint(n)`, remembered for small n."""
+"""`VARINTS[n]` is `encode_varint(n)`, kept for the usual values of n."""
 
 
 def read_varint(buffer: bytes | memoryview, position: int, bytes_max: int) -> tuple[int, int]:
-    """The number at `position` and the position after it. Like Java's reader, it accepts a number
-    that is longer than necessary.
+    """Read the number at `position`. Returns it and the position after it. As in Java, the encoding
+    may be longer than necessary.
 
-    Raises KafkaError(INVALID_RECORD) for one that is longer than `bytes_max` and IndexError for one
-    that is cut off.
+    Raises KafkaError(INVALID_RECORD) if it is longer than `bytes_max`, and IndexError if it is cut
+    off.
     """
     code, position = read_code(buffer, position, bytes_max)
     return (code >> 1) ^ -(code & 1), position
 
 
 def read_code(buffer: bytes | memoryview, position: int, bytes_max: int) -> tuple[int, int]:
-    """The same as `read_varint`, but the number's code: 0, 1, 2, 3 for 0, -1, 1, -2."""
+    """Like `read_varint`, but returns the number's code: 0, 1, 2, 3 for 0, -1, 1, -2."""
     code = shift = 0
     for _ in range(bytes_max):
         byte = buffer[position]

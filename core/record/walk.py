@@ -1,6 +1,7 @@
-"""The walk through the records of a producer's batch: it checks every length, delta and count.
+"""Walks through the records of a producer's batch, and checks every length, delta and count.
 
-It runs on every produce, so it takes three paths, and each decides only the cases it is sure of:
+It runs for every produced batch, so it has three paths, each of which decides only about records
+that it understands:
 
 - `_check_uniform`: records of one shape (uniform.py): some 20 M records/s.
 - `_check`: records one after another, by a loop compiled from the grammar: some 2 M records/s.
@@ -41,17 +42,18 @@ _NOTHING_LEAST: Final = 1 << 63
 _NOTHING_MOST: Final = -(1 << 63)
 
 _SEARCHED_MIN: Final = 1024
-"""A longer column is searched for each value that a byte may have, at the speed of C: several times
-as fast as making a set of it."""
+"""A column of at least this length is searched for each value that a byte may have, at the speed of
+C, which is several times as fast as making a set of it."""
 
 _GROWTH: Final = 4
 _LOOK_COST: Final = 8
-"""Looking for a stretch takes about as long as this many records, one by one, or longer."""
+"""The cost of searching for a stretch, as a number of records that are checked one by one. The
+search takes at least as long."""
 
-# The offset delta of record i is the varint of 2i: its first byte repeats every 64 records, its
-# second changes every 64 and repeats every 8192, its third changes every 8192. So a stretch of
-# records that crosses neither the change to two bytes (64) nor a multiple of 8192 has its first two
-# bytes in these tables and a constant third.
+# The offset delta of record i is the varint of 2i. Its first byte repeats every 64 records, its
+# second byte changes every 64 and repeats every 8192, and its third byte changes every 8192. So if
+# a stretch of records crosses neither the change to two bytes (64) nor a multiple of 8192, its
+# first two bytes are in these tables, and its third byte is constant.
 _ONE_BYTE_END: Final = 64
 _TWO_BYTES_END: Final = 8192
 _THREE_BYTES_END: Final = 8192 * 128
@@ -67,7 +69,8 @@ class NotUniform(Exception):
 
 
 class NoKey(RecordError):
-    """The topic is compacted, and the record has no key. Up to there the batch is well-formed."""
+    """The topic is compacted, and the record has no key. The batch is well-formed up to this
+    record."""
 
     def __init__(self, batch_index: int) -> None:
         super().__init__(
@@ -84,13 +87,13 @@ def walk(
     frame: bytearray | None = None,
     at: int = 0,
 ) -> tuple[int, int]:
-    """The least and greatest timestamp delta of the `count` records that fill `body`.
+    """Check the `count` records that fill `body`. Returns their least and greatest timestamp delta.
 
     If `body` is a view of `frame` that begins at byte `at`, passing these saves a copy.
 
-    Raises RecordError or KafkaError(INVALID_RECORD) unless they fill it and are numbered 0, 1, 2…;
-    NoKey at the first without a key, if that is `compacted`; NotUniform if more than `singles_max`
-    must be walked one by one, or they are in too many stretches.
+    Raises RecordError or KafkaError(INVALID_RECORD) unless they fill `body` and are numbered 0, 1,
+    2…; NoKey at the first record without a key, if the topic is `compacted`; NotUniform if more
+    than `singles_max` must be walked one by one, or they are in too many stretches.
     """
     if count * RECORD_BYTES_MIN > len(body):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records in {len(body)} bytes")
@@ -99,7 +102,7 @@ def walk(
     index = position = 0
     least, most = _NOTHING_LEAST, _NOTHING_MOST
     stretch = backoff = UNIFORM_MIN
-    all_uniform = True  # until a look has shown that they are not
+    all_uniform = True  # until a search has shown that they are not
     check = _check()
     while index < count:
         longest = min(count, _stretch_end(index)) - index
@@ -150,8 +153,8 @@ def walk(
 
 @cache
 def _check() -> Callable[..., tuple[int, int, int, int]]:
-    """The loop that checks records one after another, and keeps the least and greatest timestamp
-    delta."""
+    """Compile the loop that checks records one after another, and keeps the least and greatest
+    timestamp delta."""
     return compile_loop(
         "check",
         "compacted, least, most",
@@ -174,7 +177,8 @@ def _check() -> Callable[..., tuple[int, int, int, int]]:
 
 
 def _check_one(data: memoryview, start: int, index: int, compacted: bool) -> tuple[int, int]:
-    """The position after the record at `start`, and its timestamp delta. Raises RecordError."""
+    """Check the record at `start`. Returns the position after it, and its timestamp delta. Raises
+    RecordError."""
     record = parse_record(data, start, index)
     if record.offset != index:
         raise invalid_record(index, f"has offset delta {record.offset}")
@@ -184,23 +188,24 @@ def _check_one(data: memoryview, start: int, index: int, compacted: bool) -> tup
 
 
 def _stretch_end(index: int) -> int:
-    """The record before which a stretch that begins with record `index` must end: see the tables
-    above."""
+    """Return the number of the record before which a stretch that begins with record `index` must
+    end, because of the tables above."""
     if index < _ONE_BYTE_END:
         return _ONE_BYTE_END
     return (index | 8191) + 1 if index < _THREE_BYTES_END else index
 
 
 def _bytes_if_uniform(stride: int, index: int, count: int) -> int:
-    """How many bytes the records from `index` to `count` fill if all are like that one, of `stride`
-    bytes, except for the width of their offset deltas."""
+    """Return how many bytes the records from `index` to `count` fill if all of them are like record
+    `index`, of `stride` bytes, except for the width of their offset deltas."""
     wider = sum(count - end for end in (_ONE_BYTE_END, _TWO_BYTES_END) if index < end < count)
     return stride * (count - index) + wider
 
 
 def _check_uniform(columns: Columns, shape: Shape, index: int) -> tuple[int, int] | None:
-    """The least and greatest timestamp delta of the records in `columns`, the first of which is
-    number `index`. None unless they have the shape of that: the same bytes of every length."""
+    """Check the records in `columns`, the first of which is number `index`. Returns their least and
+    greatest timestamp delta, or None unless all have the shape of the first: the same bytes of
+    every length."""
     if not columns.are_same(shape.lengths):
         return None
     if not _numbered([columns.at(at) for at in shape.offsets], index, columns.count):
@@ -209,8 +214,8 @@ def _check_uniform(columns: Columns, shape: Shape, index: int) -> tuple[int, int
 
 
 def _numbered(columns: Sequence[Column], index: int, count: int) -> bool:
-    """Whether the offset deltas of `count` records, whose bytes are in `columns`, are `index` and
-    those that follow."""
+    """Return whether the offset deltas of `count` records, whose bytes are in `columns`, are
+    `index` and the following numbers."""
     if index < _ONE_BYTE_END:
         return columns == [_FIRST[index : index + count]]
     low, high = index % 64, index % 8192
@@ -223,8 +228,8 @@ def _numbered(columns: Sequence[Column], index: int, count: int) -> bool:
 
 
 def _extremes(columns: list[Column]) -> tuple[int, int] | None:
-    """The least and greatest of the varints whose bytes are in `columns`. None if they differ in
-    width."""
+    """Return the least and greatest of the varints whose bytes are in `columns`; None if they
+    differ in width."""
     if not are_of_one_width(columns):
         return None
     if len(columns) == 1:
@@ -242,7 +247,7 @@ def _extremes(columns: list[Column]) -> tuple[int, int] | None:
 
 
 def _distinct(column: Column) -> Iterable[int]:
-    """The values in a column of ASCII."""
+    """Return the values in a column of ASCII."""
     if len(column) < _SEARCHED_MIN:
         return set(column)
     return [code for code in range(0x80) if code in column]
