@@ -25,8 +25,8 @@ LEVELS: Final = (
 DEFAULT_LEVEL: Final = "BACKWARD"
 
 DIFFERENCES_MAX: Final = 100
-"""The maximum number of differences listed, since repeatedly used types would repeat theirs
-endlessly."""
+"""The maximum number of differences listed, since a type that is used in many positions repeats its
+own in each."""
 
 T = TypeVar("T")
 
@@ -35,18 +35,20 @@ class Difference(Struct, frozen=True):
     """One reason why two schemas are not compatible."""
 
     kind: str
-    """Its name, as in `READER_FIELD_MISSING_DEFAULT_VALUE`."""
+    """The name of the reason, such as `READER_FIELD_MISSING_DEFAULT_VALUE`."""
 
     path: str
     """The position in the schema."""
 
     description: str
-    """The explanation, with `{new}` and `{old}` for the reader's and the writer's schema."""
+    """The explanation, with `{new}` and `{old}` in place of the reader's and the writer's
+    schema."""
 
     info: str = ""
 
     def message(self, *, new_reads: bool) -> str:
-        """The wording of the registry's API. `new_reads`: the new schema was the reader's."""
+        """Return the message of the registry's API. `new_reads` says that the new schema was the
+        reader's."""
         new, old = ("new", "old") if new_reads else ("old", "new")
         text = self.description.replace("{path}", self.path).replace("{info}", self.info)
         text = text.replace("{new}", new).replace("{old}", old)
@@ -55,8 +57,8 @@ class Difference(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """The result of a check: the index of the conflicting version, and the reasons; none if all are
-    compatible."""
+    """The result of a check: the index of the conflicting version, and the reasons. None and no
+    reasons if all are compatible."""
 
     index: int | None = None
     messages: tuple[str, ...] = ()
@@ -70,8 +72,8 @@ class Verdict(Struct, frozen=True):
 def check(
     level: str, new: T, older: Sequence[T], differences: Callable[[T, T], list[Difference]]
 ) -> Verdict:
-    """Whether `new` is compatible with `older` (oldest first). `differences(reader, writer)` is the
-    language's own comparison."""
+    """Check whether `new` is compatible with `older` (oldest first). `differences(reader, writer)`
+    is the comparison of the language."""
     assert level in LEVELS
     if level == "NONE":
         return Verdict()

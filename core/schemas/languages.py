@@ -1,6 +1,6 @@
 """The three schema languages behind one interface: parse, write canonically, compare.
 
-Each language's libraries are imported when a schema of it is parsed, not before.
+The libraries of a language are imported when a schema in it is first parsed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Parsed(Struct, frozen=True):
 
     type: str
     model: Any
-    """The representation used by the language's own modules."""
+    """The representation that the language's own modules use."""
 
     text: str
     """The canonical text."""
@@ -56,7 +56,8 @@ def parse(given: Resolved, *, normalize: bool = False) -> Parsed:
 
 
 def differences(reader: Parsed, writer: Parsed) -> list[Difference]:
-    """Why data written with one schema cannot be read with another; empty if it can."""
+    """Compare two schemas. Returns the reasons why data written with one cannot be read with the
+    other, if any."""
     if reader.type != writer.type:
         words = "The schema type of the {new} schema is not that of the {old} schema"
         return [Difference("TYPE_CHANGED", "/", words, f"{reader.type} and {writer.type}")]
@@ -112,8 +113,8 @@ _PARSERS: Final[dict[str, Callable[[Resolved, bool], Parsed]]] = {
 
 
 class ParsedCache:
-    """A cache of the schemas parsed last, so that a check against ten versions does not parse each
-    again."""
+    """A cache of the schemas that were parsed last, so that a check against ten versions does not
+    parse all of them again."""
 
     def __init__(self, size: int = 256) -> None:
         self._size = size

@@ -15,10 +15,10 @@ JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
 
 SCHEMA_TYPES: Final = (JSON, PROTOBUF, AVRO)
-"""The languages, in the order of `/schemas/types`."""
+"""The schema languages, in the order of `/schemas/types`."""
 
 SUFFIXES: Final = {".avsc": AVRO, ".json": JSON, ".proto": PROTOBUF}
-"""File suffixes with their languages."""
+"""The suffixes of schema files → their languages."""
 
 SCHEMA_CHARS_MAX: Final = 1_000_000
 """The maximum length of a schema's text, so that a record of `_schemas` stays under a topic's
@@ -29,11 +29,12 @@ REFERENCES_MAX: Final = 1_000
 
 
 class SchemaError(ValueError):
-    """A schema cannot be parsed, or a reference is missing. The message is for its author."""
+    """A schema cannot be parsed, or a reference is missing. The message is for the schema's
+    author."""
 
 
 class UnfitValue(ValueError):
-    """A value does not match its schema, or bytes do not match theirs."""
+    """A value does not match its schema, or bytes do not match it."""
 
 
 class MissingLibrary(ImportError):
@@ -41,21 +42,21 @@ class MissingLibrary(ImportError):
 
 
 def missing_library(error: ImportError) -> MissingLibrary:
-    """The error that names the extra to install."""
+    """Return the error that names the extra to install."""
     return MissingLibrary(
         f"{error.name or error} is missing: schemas need `pip install 'pk-client[schemas]'`"
     )
 
 
 class Reference(Struct, frozen=True):
-    """A schema's name for another: `name` in its text is `version` of `subject`."""
+    """A reference to another schema: `name` in the text stands for `version` of `subject`."""
 
     name: str
     subject: str
     version: int
 
     def to_json(self) -> dict[str, Any]:
-        """The representation in the registry's API and records."""
+        """Return the reference as it is in the registry's API and records."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
@@ -66,7 +67,7 @@ class Schema(Struct, frozen=True):
     type: str = AVRO
     references: tuple[Reference, ...] = ()
     metadata: str | None = None
-    """Tags, properties and sensitive names, as canonical JSON; a registry stores them without
+    """Tags, properties and sensitive names, as canonical JSON. A registry stores them without
     interpreting them."""
 
     rule_set: str | None = None
@@ -74,8 +75,8 @@ class Schema(Struct, frozen=True):
 
     @property
     def md5(self) -> bytes:
-        """The digest of text, references, metadata and rules by which the registry finds an equal
-        schema."""
+        """The digest of text, language, references, metadata and rules, with which a registry finds
+        an equal schema."""
         digest = hashlib.md5(self.text.encode(), usedforsecurity=False)
         for each in self.references:
             digest.update(f"\0{each.name}\0{each.subject}\0{each.version}".encode())
@@ -88,12 +89,12 @@ class Schema(Struct, frozen=True):
 
     @property
     def guid(self) -> str:
-        """An identifier that is the same in every registry, in the form of a UUID."""
+        """An identifier in the form of a UUID that is the same in every registry."""
         return str(uuid.UUID(bytes=self.md5))
 
     def to_json(self) -> dict[str, Any]:
-        """The representation in the registry's API: the type is omitted for Avro, empty parts
-        always."""
+        """Return the schema as it is in the registry's API, without the type Avro and without empty
+        parts."""
         found: dict[str, Any] = {}
         if self.type != AVRO:
             found["schemaType"] = self.type
@@ -112,7 +113,7 @@ class Resolved(Struct, frozen=True):
 
     schema: Schema
     dependencies: tuple[tuple[str, str], ...] = field(default=())
-    """Name, as used by the referring schema, and text."""
+    """The name that the referring schema uses, and the text, of each."""
 
     @property
     def text(self) -> str:
@@ -121,14 +122,14 @@ class Resolved(Struct, frozen=True):
 
 
 def canonical_json(value: object) -> str:
-    """JSON without white space, with keys in the given order."""
+    """Encode JSON without white space, with keys in the given order."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def schema_of_json(data: Mapping[str, Any]) -> Schema:
-    """The schema in a request or a record. Raises SchemaError.
+    """Parse the schema in a request or a record. Raises SchemaError.
 
-    Its text is as given, not yet canonical.
+    Its text is the given one, not yet canonical.
     """
     text, kind = data.get("schema"), data.get("schemaType") or AVRO
     if not isinstance(text, str):

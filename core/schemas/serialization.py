@@ -23,7 +23,7 @@ class Decoder(Struct, frozen=True):
 
 
 def decoder(schema: Resolved) -> Decoder:
-    """The decoder of a schema. Raises SchemaError."""
+    """Return the decoder of a schema. Raises SchemaError."""
     kind = schema.schema.type
     if kind == AVRO:
         from pk.core.schemas.avro.values import reader, to_json
@@ -45,15 +45,15 @@ def _json(payload: bytes) -> Any:
 
 
 class Deserializer:
-    """Decodes records; looks up each schema only once."""
+    """Decodes records. It requests each schema only once."""
 
     def __init__(self, ask: Callable[[SchemaId], Resolved]) -> None:
-        """`ask` finds the schema for an identity without indexes."""
+        """`ask` returns the schema for an identity without indexes."""
         self._ask = ask
         self._known: dict[tuple[int | None, str | None], Decoder] = {}
 
     def decoder_of(self, wanted: SchemaId) -> Decoder:
-        """The decoder for an identity."""
+        """Return the decoder for an identity."""
         key = wanted.id, wanted.guid
         found = self._known.get(key)
         if found is None:
@@ -76,10 +76,10 @@ class Deserializer:
 
 
 def encoder(schema: Resolved, schema_id: int, message: str | None = None) -> Callable[[Any], bytes]:
-    """A function that encodes JSON values with a schema, framed. `message`: the name of the
-    protobuf message (default: the first).
+    """Return a function that encodes JSON values with a schema, framed. `message` is the name of
+    the protobuf message (default: the first).
 
-    Raises SchemaError; the function raises UnfitValue.
+    Raises SchemaError. The function raises UnfitValue.
     """
     kind = schema.schema.type
     head = wire_format.encode_id(schema_id)
@@ -99,8 +99,8 @@ def encoder(schema: Resolved, schema_id: int, message: str | None = None) -> Cal
 
 
 def json_writer(schema: Resolved) -> Callable[[Any], bytes]:
-    """A function that writes values as JSON; it raises UnfitValue if one does not fit the JSON
-    Schema. Raises SchemaError."""
+    """Return a function that writes values as JSON. It raises UnfitValue if one does not fit the
+    JSON Schema. Raises SchemaError."""
     from pk.core.schemas.json_schema.documents import checker
 
     check = checker(schema.text, schema.dependencies)

@@ -11,17 +11,18 @@ from typing import Final
 
 DEFAULT_CONTEXT: Final = "."
 GLOBAL_CONTEXT: Final = ":.__GLOBAL:"
-"""The context with the settings for all contexts."""
+"""The context whose settings apply to all contexts."""
 
 SUBJECT_CHARS_MAX: Final = 1_000
 
 
 class SubjectError(ValueError):
-    """A name is not valid for a subject."""
+    """A name is not valid as a subject."""
 
 
 def split(subject: str) -> tuple[str, str]:
-    """The context and the name within it: `(".", "orders-value")` for `orders-value`."""
+    """Split a subject into its context and the name within it: `(".", "orders-value")` for
+    `orders-value`."""
     if subject.startswith(":."):
         context, _, name = subject[1:].partition(":")
         return context, name
@@ -31,22 +32,22 @@ def split(subject: str) -> tuple[str, str]:
 
 
 def join(context: str, name: str) -> str:
-    """The full name of a subject; without a prefix in the default context."""
+    """Return the full name of a subject, which has no prefix in the default context."""
     return name if context == DEFAULT_CONTEXT else f":{context}:{name}"
 
 
 def context_of(subject: str) -> str:
-    """The context of a subject."""
+    """Return the context of a subject."""
     return split(subject)[0]
 
 
 def is_context(subject: str) -> bool:
-    """Whether this is the name of a whole context, such as `:.test:`."""
+    """Return whether this is the name of a whole context, such as `:.test:`."""
     return subject.startswith(":.") and split(subject)[1] == ""
 
 
 def normalize(subject: str) -> str:
-    """The canonical name of a subject: `:.:orders` is `orders`. Raises SubjectError."""
+    """Return the canonical name of a subject: `orders` for `:.:orders`. Raises SubjectError."""
     if any(ord(each) < 32 or ord(each) == 127 for each in subject):
         raise SubjectError("a control character")
     if not subject or len(subject) > SUBJECT_CHARS_MAX:
@@ -60,19 +61,20 @@ def normalize(subject: str) -> str:
 
 
 def topic_name(topic: str, is_key: bool, record: str | None) -> str:
-    """TopicNameStrategy, the default: `orders-value`."""
+    """Return the subject of TopicNameStrategy, the default: `orders-value`."""
     return f"{topic}-{'key' if is_key else 'value'}"
 
 
 def record_name(topic: str, is_key: bool, record: str | None) -> str:
-    """RecordNameStrategy: the full name of the record or message."""
+    """Return the subject of RecordNameStrategy: the full name of the record or message."""
     if not record:
         raise SubjectError("RecordNameStrategy needs a schema that has a name")
     return record
 
 
 def topic_record_name(topic: str, is_key: bool, record: str | None) -> str:
-    """TopicRecordNameStrategy: the topic, then the full name of the record or message."""
+    """Return the subject of TopicRecordNameStrategy: the topic, then the full name of the record or
+    message."""
     if not record:
         raise SubjectError("TopicRecordNameStrategy needs a schema that has a name")
     return f"{topic}-{record}"

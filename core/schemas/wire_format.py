@@ -4,9 +4,9 @@
     magic 1, then the schema's GUID in 16 bytes: in the record header `__key_schema_id` or
              `__value_schema_id`, with the payload bare, or before the payload
 
-With protobuf the message's position in its file follows the id or the GUID: the indexes of the
-message and its enclosing messages, as zigzag varints with their count first; the single byte 0 is
-short for the first message. The header may also contain only the id.
+With protobuf, the position of the message in its file follows the id or the GUID: the indexes of
+the message and its enclosing messages, as zigzag varints after their count. The single byte 0
+stands for the first message. The header may also contain only the id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VALUE_SCHEMA_ID: Final = "__value_schema_id"
 MAGIC_ID: Final = 0
 MAGIC_GUID: Final = 1
 INDEXES_MAX: Final = 100
-"""How deeply messages may be nested: protobuf's own limit."""
+"""The maximum nesting of messages, which is protobuf's own limit."""
 
 _ID: Final = struct.Struct(">bI")
 
@@ -37,30 +37,32 @@ class WireFormatError(ValueError):
 
 
 class SchemaId(Struct, frozen=True):
-    """The schema identity in a record: an id in one registry, or a GUID."""
+    """The identity of a schema in a record: an id in one registry, or a GUID."""
 
     id: int | None = None
     guid: str | None = None
     indexes: tuple[int, ...] = ()
-    """Protobuf: the message's position in its file, outermost first."""
+    """For protobuf, the position of the message in its file, outermost first."""
 
 
 def encode_id(schema_id: int, indexes: Iterable[int] | None = None) -> bytes:
-    """The bytes before a payload. `indexes` for protobuf only."""
+    """Encode an id as the bytes before a payload. `indexes` are for protobuf only."""
     return _ID.pack(MAGIC_ID, schema_id) + (b"" if indexes is None else encode_indexes(indexes))
 
 
 def encode_guid(guid: str, indexes: Iterable[int] | None = None) -> bytes:
-    """The value of the header that identifies a schema by its GUID. `indexes` for protobuf only."""
+    """Encode the value of the header that identifies a schema by its GUID. `indexes` are for
+    protobuf only."""
     tail = b"" if indexes is None else encode_indexes(indexes)
     return bytes((MAGIC_GUID,)) + uuid.UUID(guid).bytes + tail
 
 
 def decode(data: bytes | memoryview, *, protobuf: bool = False) -> tuple[SchemaId, int]:
-    """The schema's identity, and the start of the payload. Raises WireFormatError.
+    """Decode the schema's identity. Returns it and the start of the payload. Raises
+    WireFormatError.
 
-    `protobuf`: whether indexes follow. If the schema's language is unknown, read only the identity
-    first.
+    `protobuf` says whether indexes follow. If the schema's language is unknown, read only the
+    identity first.
     """
     if not len(data):
         raise WireFormatError("no bytes: even an empty payload follows a schema id")
@@ -84,7 +86,7 @@ def decode(data: bytes | memoryview, *, protobuf: bool = False) -> tuple[SchemaI
 
 
 def encode_indexes(indexes: Iterable[int]) -> bytes:
-    """The encoded position of a protobuf message in its file."""
+    """Encode the position of a protobuf message in its file."""
     path = tuple(indexes)
     if path == (0,):
         return b"\0"
@@ -92,7 +94,8 @@ def encode_indexes(indexes: Iterable[int]) -> bytes:
 
 
 def decode_indexes(data: bytes | memoryview, at: int) -> tuple[tuple[int, ...], int]:
-    """A protobuf message's position in its file, and the start of the payload.
+    """Decode the position of a protobuf message in its file. Returns it and the start of the
+    payload.
 
     Raises WireFormatError.
     """

@@ -1,8 +1,8 @@
 """Checks whether a reader with one Avro schema can read data written with another: Avro's schema
 resolution, with the reasons.
 
-The names of the reasons and their places are those of Apache's `SchemaCompatibility`;
-`tests/schemas` compares the answers with it.
+The names of the reasons and their positions are those of Apache's `SchemaCompatibility`;
+`tests/schemas` compares the results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _PROMOTIONS = {
 
 
 def differences(reader: Type, writer: Type) -> list[Difference]:
-    """Why the reader cannot read the writer's data; empty if it can."""
+    """Compare two schemas. Returns the reasons why the reader cannot read the writer's data, if
+    any."""
     comparison = _Comparison()
     comparison.compare(reader, writer, "")
     return comparison.found
@@ -34,11 +35,11 @@ class _Comparison:
         schemas."""
 
     def compare(self, reader: Type, writer: Type, path: str) -> None:
-        """Add incompatibilities to `found`."""
+        """Add the incompatibilities of two types to `found`."""
         pair = id(reader), id(writer)
         known = self._known.get(pair)
         if known is None:
-            self._known[pair] = []  # a type within itself adds nothing to its own result
+            self._known[pair] = []  # a type that contains itself adds nothing to its own result
             inner = _Comparison(self._known)
             inner._compare(reader, writer, path)
             known = self._known[pair] = inner.found
@@ -124,8 +125,8 @@ class _Comparison:
             elif wanted.has_default:
                 continue
             elif wanted.type.default_symbol is not None:
-                # Apache's library compares the enumeration with the enclosing record, and so finds
-                # a different type.
+                # Apache's library compares the enumeration with the enclosing record, so it finds a
+                # different type.
                 self._wrong_type(wanted.type, writer, f"{path}/fields/{index}/type")
             else:
                 self._add(

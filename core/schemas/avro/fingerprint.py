@@ -9,7 +9,8 @@ from pk.core.schemas.schema import missing_library
 
 
 def crc_64(text: str) -> int:
-    """The fingerprint of a schema on its own, as in Avro's single-object encoding, as a number."""
+    """Compute the fingerprint of a schema on its own, as in Avro's single-object encoding, as a
+    number."""
     try:
         from fastavro.schema import fingerprint, to_parsing_canonical_form
     except ImportError as e:

@@ -15,7 +15,8 @@ from pk.core.schemas.schema import canonical_json
 
 
 def canonical(kind: Type, borrowed: Iterable[str] = (), *, normalize: bool = False) -> str:
-    """The text of a type; the named types `borrowed` from references stay names."""
+    """Return the canonical text of a type. The types in `borrowed`, which references declare, stay
+    names."""
     return canonical_json(_Writer(set(borrowed), normalize).write(kind, ""))
 
 

@@ -20,7 +20,7 @@ PRIMITIVES: Final = frozenset(
 )
 NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 DEPTH_MAX: Final = 200
-"""How deeply types may be nested; beyond it, traversal could exhaust the stack."""
+"""The maximum nesting of types. Deeper nesting could exhaust the stack."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED: Final[Mapping[str, frozenset[str]]] = {
@@ -37,7 +37,7 @@ _INTS: Final = {"int": 31, "long": 63}
 
 
 class _Missing:
-    """The default of a field that has none."""
+    """Marks a field that has no default."""
 
 
 MISSING: Final = _Missing()
@@ -56,7 +56,7 @@ class Field(Struct):
 
     @property
     def has_default(self) -> bool:
-        """Whether data may lack the field, because a reader has a default for it."""
+        """Whether the field has a default, so that data may lack it."""
         return self.default is not MISSING
 
 
@@ -65,7 +65,7 @@ class Type(Struct, eq=False):
 
     kind: str
     name: str = ""
-    """A named type's full name."""
+    """The full name of a named type."""
 
     aliases: tuple[str, ...] = ()
     doc: str | None = None
@@ -74,7 +74,7 @@ class Type(Struct, eq=False):
     default_symbol: str | None = None
     size: int = 0
     items: Type | None = None
-    """An array's items, or a map's values."""
+    """The type of an array's items, or of a map's values."""
 
     branches: tuple[Type, ...] = ()
     properties: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -82,7 +82,7 @@ class Type(Struct, eq=False):
 
     @property
     def namespace(self) -> str:
-        """The part of a full name before the last dot."""
+        """Return the part of a full name before the last dot."""
         return self.name.rpartition(".")[0]
 
     @property
@@ -92,12 +92,12 @@ class Type(Struct, eq=False):
 
     @property
     def branch_name(self) -> str:
-        """Its name within a union."""
+        """The name of the type within a union."""
         return self.name or self.kind
 
 
 def parse(text: str, dependencies: Iterable[tuple[str, str]] = ()) -> tuple[Type, dict[str, Type]]:
-    """The type that the text describes, and the named types that its dependencies declare. Raises
+    """Parse a schema. Returns its type, and the named types that its dependencies declare. Raises
     SchemaError."""
     known: dict[str, Type] = {}
     for _, dependency in dependencies:
@@ -201,7 +201,7 @@ class _Reader:
     def _record(self, data: Mapping[str, Any], kind: str, namespace: str, depth: int) -> Type:
         found = self._declare(data, kind, namespace)
         if found.fields:
-            return found  # the same declaration repeated
+            return found  # the same declaration is repeated
         fields = data.get("fields")
         if not isinstance(fields, list):
             raise SchemaError(f"Record has no fields: {json.dumps(data)[:200]}")
@@ -303,7 +303,8 @@ def _check_name(name: str) -> None:
 
 
 def fits(kind: Type, default: Any) -> bool:
-    """Whether a default's JSON is right for its type; for a union, for one of its branches."""
+    """Return whether a default, as JSON, is valid for its type; for a union, for one of its
+    branches."""
     match kind.kind:
         case "null":
             return default is None

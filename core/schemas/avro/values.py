@@ -1,8 +1,8 @@
 """Converts Avro values between the bytes of a record and JSON.
 
-Bytes become text with one character per byte, as in Avro's own JSON; decimals and UUIDs are text;
-dates and times are ISO 8601. A union's value is written without its type; if several branches fit,
-the first is used. Avro's own form, {"int": 1}, is read too.
+Bytes become text with one character per byte, as in Avro's own JSON; decimals and UUIDs become
+text; dates and times become ISO 8601. A union's value has no type; if several branches fit, the
+first is used. Avro's own form, {"int": 1}, can be read too.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ def reader(
     *,
     named: bool = False,
 ) -> Callable[[bytes], Any]:
-    """A function that reads payloads of a schema, as a reader with the schema `wanted`; it raises
-    UnfitValue.
+    """Return a function that reads payloads of a schema, as a reader with the schema `wanted`. It
+    raises UnfitValue.
 
-    With `named`, a value of a union of several named types is a pair of its type's name and itself.
+    With `named`, a value of a union of several named types becomes a pair of its type's name and
+    itself.
     """
     import fastavro
     from fastavro.read import SchemaResolutionError
@@ -89,7 +90,7 @@ def to_json(value: Any) -> Any:
 
 
 def writer(text: str, dependencies: Dependencies = ()) -> Callable[[Any], bytes]:
-    """A function that writes JSON values in a schema; it raises UnfitValue."""
+    """Return a function that writes JSON values in a schema. It raises UnfitValue."""
     given = tuple(dependencies)
     kind, _ = parse(text, given)
     write = plain_writer(text, given)
@@ -97,8 +98,8 @@ def writer(text: str, dependencies: Dependencies = ()) -> Callable[[Any], bytes]
 
 
 def plain_writer(text: str, dependencies: Dependencies = ()) -> Callable[[Any], bytes]:
-    """A function that writes Python values in a schema: bytes, decimals, dates and times of those
-    types, and for a union of named types pairs of name and value. It raises UnfitValue."""
+    """Return a function that writes Python values in a schema: bytes, decimals, dates and times of
+    those types, and pairs of name and value for a union of named types. It raises UnfitValue."""
     import fastavro
 
     schemaless_writer = cast(Any, fastavro).schemaless_writer
@@ -116,7 +117,7 @@ def plain_writer(text: str, dependencies: Dependencies = ()) -> Callable[[Any], 
 
 
 def _from_json(kind: Type, value: Any, path: str) -> Any:
-    """The value in the form fastavro accepts. Raises UnfitValue."""
+    """Convert a JSON value to the form that fastavro accepts. Raises UnfitValue."""
     match kind.kind:
         case "union":
             return _of_union(kind, value, path)
@@ -178,8 +179,8 @@ def _of_union(kind: Type, value: Any, path: str) -> Any:
             found = _from_json(branch, value, path)
         except UnfitValue:
             continue
-        # fastavro takes a pair of name and value for a named type, and recognizes any other type by
-        # the value.
+        # fastavro accepts a pair of name and value for a named type, and recognizes any other type
+        # by the value.
         return (branch.name, found) if branch.name else found
     names = ", ".join(branch.branch_name for branch in kind.branches)
     raise _unfit(path, f"one of {names}", value)

@@ -1,8 +1,8 @@
 """Checks by Confluent's rules whether every document valid under an old JSON Schema is also valid
 under a new one.
 
-The rules name each change, and whether it can make a valid document invalid. The names are
-Confluent's, as in its documentation of evolution with open and closed content models: adding a
+The rules name each change, and say whether it can make a valid document invalid. The names are
+those in Confluent's documentation of evolution with open and closed content models: adding a
 property to an open object is not compatible, since old documents may already have it, with any
 value.
 """
@@ -17,8 +17,8 @@ from pk.core.schemas.compatibility import DIFFERENCES_MAX, Difference
 from pk.core.schemas.json_schema.nodes import Node
 
 COMBINED_MAX: Final = 500
-"""The maximum number of alternatives in a schema for comparison, since matching them takes
-quadratic time."""
+"""The maximum number of alternatives that are compared, since matching them takes quadratic
+time."""
 
 _WORDS: Final = {
     "TYPE_CHANGED": "The type of the {new} schema at path '{path}' is not that of the {old} schema",
@@ -39,7 +39,8 @@ _WORDS: Final = {
 
 
 def differences(new: Node, old: Node) -> list[Difference]:
-    """Why a document of the old schema may not fit the new one; empty if every one does."""
+    """Compare two schemas. Returns the reasons why a document of the old one may not fit the new
+    one, if any."""
     comparison = _Comparison({})
     comparison.compare(old, new, "#")
     return comparison.found
@@ -58,7 +59,7 @@ class _Comparison:
         self.found.append(Difference(kind, path, words))
 
     def fits(self, old: Node, new: Node) -> bool:
-        """Whether they are compatible; does not record differences."""
+        """Return whether two nodes are compatible, without recording differences."""
         probe = _Comparison(self._known)
         probe.compare(old, new, "")
         return not probe.found
@@ -69,7 +70,7 @@ class _Comparison:
         pair = id(old), id(new)
         known = self._known.get(pair)
         if known is None:
-            self._known[pair] = []  # a schema within itself adds nothing to its own result
+            self._known[pair] = []  # a schema that contains itself adds nothing to its own result
             inner = _Comparison(self._known)
             inner._compare(old, new, path)
             known = self._known[pair] = inner.found
@@ -90,7 +91,7 @@ class _Comparison:
             if len(old.parts) == 1:
                 return self.compare(old.parts[0], new, path)
             if old.criterion == "allOf" and _is_plain(old):
-                # A type combined with an enumeration: matching one of them is enough.
+                # For a type combined with an enumeration, it is enough if one of them fits.
                 if any(self.fits(each, new) for each in old.parts):
                     return None
             elif _from_types(old) and all(self.fits(each, new) for each in old.parts):
@@ -268,8 +269,7 @@ class _Comparison:
 
 
 def _all_of_same(old: Node, new: Node, comparison: _Comparison) -> bool:
-    """Whether a plain type became the same type with more constraints, all of which still accept
-    it."""
+    """Return whether all parts of the new schema accept what the old one accepts."""
     return all(comparison.fits(old, each) for each in new.parts)
 
 
@@ -278,13 +278,13 @@ def _is_plain(node: Node) -> bool:
 
 
 def _from_types(node: Node) -> bool:
-    """Whether this `anyOf` is a list of types."""
+    """Return whether this `anyOf` comes from a list of types."""
     return node.criterion == "anyOf" and isinstance(node.keywords.get("type"), list)
 
 
 def _covering(node: Node, name: str) -> Node | None:
-    """The schema that applies to a name: that of a matching pattern, or of additional
-    properties."""
+    """Return the schema that applies to a property's name: that of a matching pattern, or of
+    additional properties."""
     for pattern, schema in node.patterns.items():
         try:
             if re.search(pattern, name):
@@ -297,7 +297,7 @@ def _covering(node: Node, name: str) -> Node | None:
 def _bound(node: Node, word: str) -> Any:
     value = node.keywords.get(word)
     if isinstance(value, bool):
-        # Draft 4: a flag next to the bound.
+        # Draft 4 has a flag next to the bound.
         base = node.keywords.get(word.removeprefix("exclusive").lower())
         return base if value else None
     if node.keywords.get(f"exclusive{word.capitalize()}") is True:
@@ -325,7 +325,7 @@ def _distinct(parts: list[Node]) -> list[Node]:
 
 
 def _largest_matching(edges: list[list[int]]) -> int:
-    """The maximum number of left nodes that can be matched (Kuhn's augmenting paths)."""
+    """Compute the maximum number of left nodes that can be matched (Kuhn's augmenting paths)."""
     partner: dict[int, int] = {}
 
     def place(left: int, tried: set[int]) -> bool:

@@ -1,4 +1,4 @@
-"""Checks of JSON Schema documents, and of values against them."""
+"""Checks JSON Schema documents, and values against them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(document: Any) -> None:
 
 
 def checker(text: str, dependencies: Iterable[tuple[str, str]] = ()) -> Callable[[Any], None]:
-    """A function that raises UnfitValue for a value that does not fit the schema. Raises
+    """Return a function that raises UnfitValue for a value that does not fit the schema. Raises
     SchemaError."""
     try:
         import referencing

@@ -1,8 +1,8 @@
-"""JSON Schema documents as a tree of kinds, which compatibility compares.
+"""JSON Schema documents as trees of nodes, which compatibility compares.
 
 A document may have several constraints at once: a type, an enumeration, `anyOf`. Each becomes a
-node of its own, and several become an `allOf` of them, so that two documents are compared part by
-part. A list of types is an `anyOf`, as is `nullable`. Drafts 4 to 2020-12 are supported:
+separate node, and several become an `allOf` of them, so that two documents are compared part by
+part. A list of types becomes an `anyOf`, and so does `nullable`. Drafts 4 to 2020-12 are supported:
 `definitions` and `$defs`, `items` as a list and `prefixItems`, `exclusiveMaximum` as a flag and as
 a number, `dependencies` and its successors.
 """
@@ -53,10 +53,11 @@ _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "ob
 
 
 class Node(Struct, eq=False):
-    """One constraint of a document. Its kind determines which attributes it has."""
+    """One constraint of a document. Its kind determines the attributes that it has."""
 
     kind: str
-    """true, false, string, number, boolean, null, object, array, enum, not, if, or combined."""
+    """One of true, false, string, number, boolean, null, object, array, enum, not, if and
+    combined."""
 
     keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The keywords of the document from which this node was created."""
@@ -71,11 +72,11 @@ class Node(Struct, eq=False):
     required: frozenset[str] = frozenset()
     patterns: dict[str, Node] = field(default_factory=dict[str, "Node"])
     closed: bool = False
-    """Whether additions are forbidden: additional properties of an object, additional items of an
-    array."""
+    """Whether additional properties of an object, or additional items of an array, are
+    forbidden."""
 
     additional: Node | None = None
-    """The schema of additional properties or items; None if anything is allowed, or nothing."""
+    """The schema of additional properties or items. None if all are allowed, or none."""
 
     dependent_required: dict[str, frozenset[str]] = field(
         default_factory=dict[str, "frozenset[str]"]
@@ -91,7 +92,7 @@ class Node(Struct, eq=False):
 
 
 def load(text: str) -> Any:
-    """The document. Raises SchemaError."""
+    """Parse a document. Raises SchemaError."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as e:
@@ -102,7 +103,7 @@ def load(text: str) -> Any:
 
 
 class Documents:
-    """A document with the documents it refers to."""
+    """A document, and the documents that it refers to."""
 
     def __init__(self, root: Any, references: Iterable[tuple[str, Any]] = ()) -> None:
         self.root = root
@@ -140,7 +141,7 @@ class Documents:
                 self._add_inner(each, depth + 1)
 
     def node(self) -> Node:
-        """The tree of the whole document. Raises SchemaError."""
+        """Build the tree of the whole document. Raises SchemaError."""
         return self._node(self.root, "", 0)
 
     def _node(self, data: Any, base: str, depth: int) -> Node:
@@ -167,7 +168,8 @@ class Documents:
         if len(parts) == 1:
             only = parts[0]
             if only.kind == "true" and only.keywords and only is not found:
-                # A reference to a schema that is still being read: keep the reference as a part.
+                # This reference is to a schema that is still being read: keep the reference as a
+                # part.
                 found.kind, found.criterion, found.parts = "combined", "allOf", [only]
                 return found
             _become(found, only)

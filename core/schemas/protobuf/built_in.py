@@ -1,6 +1,6 @@
 """The files of protobuf that need no reference, because every registry has them.
 
-Clients of Confluent's registry never send files whose names begin with `google/protobuf/`,
+Clients of Confluent's registry never register files whose names begin with `google/protobuf/`,
 `google/type/` or `confluent/`. Those in `google/protobuf/` come with the protobuf library. The
 others are declared here, by the names, numbers and types of their fields.
 """
@@ -126,12 +126,12 @@ _TEXTS: Final = _CONFLUENT | {
 }
 
 NAMES: Final = frozenset({*_OF_THE_LIBRARY, *_TEXTS})
-"""Files that schemas may import without a reference."""
+"""The files that schemas may import without a reference."""
 
 
 @cache
 def built_in(name: str) -> FileDescriptorProto:
-    """The file of one of `NAMES`."""
+    """Return the file with one of `NAMES`."""
     from google.protobuf import descriptor_pb2
 
     module = _OF_THE_LIBRARY.get(name)

@@ -28,7 +28,7 @@ _WIRE: Final = {
     2: "float",
     1: "double",
 }
-"""Types by encoding: those of one kind may replace each other."""
+"""The encoding of each type. Types with the same encoding may replace each other."""
 
 _WORDS: Final = {
     "PACKAGE_CHANGED": "The package of the {new} schema is not that of the {old} schema",
@@ -52,13 +52,13 @@ _WORDS: Final = {
 
 
 class _Types(Struct):
-    """Every message of a file and its imports, by its full name."""
+    """All messages of a file and its imports, by their full names."""
 
     package: str
     messages: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def local(self, name: str) -> str:
-        """A type's name without the package of its file."""
+        """Return a type's name without the package of its file."""
         name = name.removeprefix(".")
         return name.removeprefix(f"{self.package}.") if self.package else name
 
@@ -88,7 +88,8 @@ def _types_of(file: File) -> _Types:
 
 
 def differences(new: File, old: File) -> list[Difference]:
-    """Why records of the old schema cannot be read with the new one; empty if they can."""
+    """Compare two schemas. Returns the reasons why records of the old one cannot be read with the
+    new one, if any."""
     comparison = _Comparison(_types_of(old), _types_of(new))
     if old.proto.package != new.proto.package:
         comparison.add("PACKAGE_CHANGED", "#/")
@@ -107,7 +108,7 @@ class _Comparison:
         self.found.append(Difference(kind, path, _WORDS[kind]))
 
     def messages(self, old: Any, new: Any, path: str) -> None:
-        """Compare the messages of one level, by name."""
+        """Compare the messages at one level, by name."""
         by_name = {each.name: each for each in new}
         for each in old:
             if each.options.map_entry:
@@ -119,7 +120,7 @@ class _Comparison:
                 self.message(each, other, f"{path}{each.name}")
 
     def message(self, old: Any, new: Any, path: str) -> None:
-        """Compare one message, with its nested messages."""
+        """Compare two messages, and the messages nested in them."""
         pair = id(old), id(new)
         if pair in self._seen:
             return
@@ -171,7 +172,7 @@ class _Comparison:
                 self.add("FIELD_NUMERIC_LABEL_CHANGED", path)
 
     def _entry(self, given: Any, types: _Types) -> Any:
-        """The entry of a map field."""
+        """Return the entry message of a map field; None for any other field."""
         if given.type not in _MESSAGES:
             return None
         found = types.messages.get(given.type_name)

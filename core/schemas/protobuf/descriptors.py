@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 FILE_NAME: Final = "default.proto"
-"""The name for a schema's own file, since a registry does not store it."""
+"""The name of a schema's own file, since a registry does not store one."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}\s*")
 
 
 class File(Struct, frozen=True):
-    """The resolved file of a schema."""
+    """The file of a schema, with all names resolved."""
 
     descriptor: FileDescriptor
     proto: FileDescriptorProto
-    """The same as a message, with full names of types."""
+    """The file as a message, with the full names of types."""
 
     def message(self, indexes: Iterable[int]) -> Descriptor:
-        """The message at a position in the file. Raises SchemaError."""
+        """Return the message at a position in the file. Raises SchemaError."""
         found: Any = None
         messages: list[Any] = [
             self.descriptor.message_types_by_name[each.name] for each in self.proto.message_type
@@ -52,8 +52,8 @@ class File(Struct, frozen=True):
         return found
 
     def place(self, name: str | None) -> tuple[int, ...]:
-        """The position of a message by its name, in full or without the package; None: the first
-        one's. Raises SchemaError."""
+        """Return the position of a message by its name, in full or without the package. Without a
+        name, it is that of the first message. Raises SchemaError."""
         if name is None:
             self.message((0,))
             return (0,)
@@ -72,8 +72,8 @@ class File(Struct, frozen=True):
 
 
 def load(text: str, dependencies: Iterable[tuple[str, str]] = ()) -> File:
-    """Load the file from its text. `dependencies`: import name and text, dependencies first. Raises
-    SchemaError."""
+    """Load the file from its text. `dependencies` are pairs of import name and text, dependencies
+    first. Raises SchemaError."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool
     except ImportError as e:
@@ -94,7 +94,7 @@ def load(text: str, dependencies: Iterable[tuple[str, str]] = ()) -> File:
 
 
 def read(text: str, name: str) -> FileDescriptorProto:
-    """The descriptor of .proto text or of base64, named `name`; not checked yet. Raises
+    """Read the descriptor, named `name`, from .proto text or base64, without checking it. Raises
     SchemaError."""
     try:
         from google.protobuf import descriptor_pb2

@@ -46,7 +46,7 @@ _LABELS: Final = {"OPTIONAL": _OPTIONAL, "REQUIRED": _REQUIRED, "REPEATED": _REP
 
 
 def parse_text(text: str, name: str) -> FileDescriptorProto:
-    """The descriptor of .proto text, with the file's name. Raises SchemaError."""
+    """Convert .proto text to a descriptor with the file's name. Raises SchemaError."""
     try:
         from antlr4.error.ErrorListener import ErrorListener
         from google.protobuf import descriptor_pb2
@@ -55,7 +55,7 @@ def parse_text(text: str, name: str) -> FileDescriptorProto:
         raise missing_library(e) from None
 
     class Strict(ErrorListener):
-        """Raises errors, which the parser's library would print and ignore."""
+        """Raises the errors that the parser's library would print and ignore."""
 
         def syntaxError(
             self, recognizer: Any, offendingSymbol: Any, line: int, column: int, msg: str, e: Any
@@ -288,7 +288,7 @@ def _set_type(out: FieldDescriptorProto, name: str) -> None:
     if name in _SCALARS:
         out.type = cast("Any", _SCALARS[name])
     else:
-        out.type_name = name  # a message or an enum: the pool will determine which
+        out.type_name = name  # a message or an enum: the pool will find out
 
 
 def _ranges(given: Sequence[str], maximum: int) -> list[tuple[int, int]]:

@@ -1,5 +1,4 @@
-"""The canonical .proto text of a file, which a registry stores in any case, even if a client sent
-another form.
+"""The canonical .proto text of a file, which a registry stores even if a client sent another form.
 
 Parsing it gives the same file: messages keep their positions, including those that protobuf creates
 for maps, since a record identifies its message by position.
@@ -43,7 +42,7 @@ _GROUP: Final = 10
 
 
 def canonical(file: FileDescriptorProto) -> str:
-    """The text of a file whose names are resolved."""
+    """Return the canonical text of a file whose names are resolved."""
     writer = _Writer(file.syntax == "proto3")
     sections: list[list[str]] = [[f'syntax = "{file.syntax or "proto2"}";']]
     if file.package:
@@ -186,20 +185,20 @@ class _Writer:
 
 
 class _Nested:
-    """The nested messages of one message, which must be written in order, including maps'
-    entries."""
+    """The nested messages of one message, including the entries of maps. They must be written in
+    order."""
 
     def __init__(self, given: DescriptorProto, writer: _Writer) -> None:
         self._left = list(given.nested_type)
         self._writer = writer
 
     def entry_of(self, field: FieldDescriptorProto) -> DescriptorProto | None:
-        """The entry that protobuf made for a map field."""
+        """Return the entry message that protobuf made for a map field; None for any other field."""
         name = field.type_name.rpartition(".")[2]
         return next((e for e in self._left if e.name == name and e.options.map_entry), None)
 
     def before(self, entry: DescriptorProto) -> Iterator[str]:
-        """The messages before an entry; the entry itself is left out."""
+        """Write the messages before an entry message, which is omitted."""
         while self._left:
             each = self._left.pop(0)
             if each is entry or each.name == entry.name:
@@ -207,14 +206,14 @@ class _Nested:
             yield from self._writer.message(each)
 
     def take(self, field: FieldDescriptorProto) -> DescriptorProto:
-        """The message of a group."""
+        """Return the message of a group, and remove it from the messages to write."""
         name = field.type_name.rpartition(".")[2]
         found = next(each for each in self._left if each.name == name)
         self._left.remove(found)
         return found
 
     def rest(self) -> Iterator[str]:
-        """The remaining messages."""
+        """Write the remaining messages."""
         for each in self._left:
             yield from self._writer.message(each)
 

@@ -18,7 +18,7 @@ def _class_of(file: File, place: Iterable[int]) -> Any:
 
 
 def parser(file: File, place: Iterable[int]) -> Callable[[bytes], Any]:
-    """A function that reads payloads as messages of one type; it raises UnfitValue. Raises
+    """Return a function that reads payloads as messages of one type. It raises UnfitValue. Raises
     SchemaError."""
     from google.protobuf.message import DecodeError
 
@@ -34,20 +34,20 @@ def parser(file: File, place: Iterable[int]) -> Callable[[bytes], Any]:
 
 
 def builder(file: File, place: Iterable[int]) -> Callable[[], Any]:
-    """A function that creates empty messages of one type. Raises SchemaError."""
+    """Return a function that creates empty messages of one type. Raises SchemaError."""
     return _class_of(file, place)
 
 
 def message_to_json(message: Any) -> str:
-    """A message as the text of protobuf's JSON mapping."""
+    """Convert a message to text, in protobuf's JSON mapping."""
     from google.protobuf import json_format
 
     return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)
 
 
 def reader(file: File) -> Callable[[bytes, tuple[int, ...]], Any]:
-    """A function that reads payloads, each with its message's position in the file; it raises
-    UnfitValue, SchemaError."""
+    """Return a function that reads payloads, each with its message's position in the file. It
+    raises UnfitValue, SchemaError."""
     from google.protobuf import json_format
     from google.protobuf.message import DecodeError
 
@@ -79,7 +79,7 @@ _REASONS: Final = (
 
 
 def _misfit(said: str) -> str:
-    """Rewrites the library's message about a value that does not fit: one line with the field and
+    """Rewrite the library's message about a value that does not fit: one line with the field and
     the cause, without names of Python's types."""
     path: list[str] = []
     while (found := _WITHIN_FIELD.match(said)) is not None:
@@ -100,7 +100,7 @@ def _misfit(said: str) -> str:
 
 
 def writer(file: File, place: tuple[int, ...]) -> Callable[[Any], bytes]:
-    """A function that writes JSON values as a message; it raises UnfitValue."""
+    """Return a function that writes JSON values as messages. It raises UnfitValue."""
     from google.protobuf import json_format
 
     kind = _class_of(file, place)

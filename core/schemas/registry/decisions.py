@@ -1,7 +1,7 @@
 """All changes that a registry can make: checks, records to write, and replies.
 
 Nothing here changes the state; the records do, once they are in the log. Only the leader makes
-decisions, one at a time, on the state at the end of the log.
+decisions, one at a time, from the state at the end of the log.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ VERSION_MAX: Final = (1 << 31) - 1
 REFERENCE_DEPTH_MAX: Final = 100
 
 SETTINGS: Final = frozenset({"compatibilityLevel", "normalize", "compatibilityGroup"})
-"""The settings of a subject; others are refused, since they would have no effect."""
+"""The settings of a subject. Others are refused, since they would have no effect."""
 
 
 class Decision(Struct, frozen=True):
-    """The records to write, and the reply once they are written."""
+    """The records to write, and the reply to send once they are written."""
 
     reply: Any
     records: Sequence[Record] = field(default=())
 
 
 class Decider:
-    """Makes decisions based on a state."""
+    """Makes decisions from a state."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -52,7 +52,8 @@ class Decider:
     # schemas
 
     def resolve(self, schema: Schema, subject: str) -> Resolved:
-        """The schema with all its references. Raises SchemaError if one is missing."""
+        """Return the schema with the texts of all its references. Raises SchemaError if one is
+        missing."""
         found: dict[str, str] = {}
         self._collect(schema.references, subject, found, 0)
         return Resolved(schema, tuple(found.items()))
@@ -88,7 +89,7 @@ class Decider:
             raise errors.invalid_schema(what, str(e)) from None
 
     def canonical(self, schema: Schema, subject: str, *, normalize: bool) -> Schema:
-        """The schema with its canonical text. Raises RegistryError 42201."""
+        """Return the schema with its canonical text. Raises RegistryError 42201."""
         if schema.text.strip() == "":
             raise errors.invalid_schema("", "Empty schema")
         config = self.state.config(subject) or {}
@@ -96,12 +97,13 @@ class Decider:
         return replace(schema, text=parsed.text)
 
     def find(self, subject: str, schema: Schema, *, deleted: bool = False) -> Version | None:
-        """The newest version of a subject with exactly this schema, whose text is canonical."""
+        """Find the newest version of a subject with exactly this schema, whose text is
+        canonical."""
         versions = self.state.versions(subject, deleted=deleted)
         found = next((v for v in reversed(versions) if v.schema == schema), None)
         if found is not None or schema.references or schema.metadata or schema.rule_set:
             return found
-        # A client that sends no references looks up the schema by its text.
+        # A client that sends no references finds the schema by its text.
         return next(
             (
                 v
@@ -120,7 +122,7 @@ class Decider:
         schema_id: int = -1,
         version: int = -1,
     ) -> Decision:
-        """A new version of a subject, or the existing one with this schema. Raises
+        """Add a version with this schema to a subject, or return the existing one. Raises
         RegistryError."""
         self._check_subject(subject)
         self._check_writable(subject)
@@ -164,8 +166,8 @@ class Decider:
         against: Sequence[Version] | None = None,
         level: str | None = None,
     ) -> tuple[Verdict, list[str]]:
-        """Whether a schema is compatible (with `against`, or the subject's versions), and the
-        reasons if not, in the API's words.
+        """Check whether a schema is compatible with `against`, or with the subject's versions.
+        Returns the result, and the reasons in the wording of the API.
 
         Raises RegistryError 42201.
         """
@@ -194,7 +196,7 @@ class Decider:
     # versions
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> Version:
-        """A version of a subject (-1: the newest). Raises RegistryError 40401, 40402."""
+        """Return a version of a subject (-1: the newest). Raises RegistryError 40401, 40402."""
         every = self.state.versions(subject, deleted=True)
         versions = every if deleted else [each for each in every if not each.deleted]
         if not versions and (not every or number == -1):

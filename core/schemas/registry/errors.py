@@ -1,5 +1,5 @@
-"""Errors of a registry, with Confluent's codes and wording, since clients and scripts match
-both."""
+"""The errors of a registry. Clients and scripts match Confluent's codes and wording, so they are
+the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SUBJECT_NOT_FOUND: Final = 40401
 
 
 class RegistryError(Exception):
-    """A refused request. `code`, or its first three digits, is the HTTP status."""
+    """A request was refused. `code`, or its first three digits, is the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -8,7 +8,7 @@ over from another.
     NOOP            written to find the end of the log
 
 Keys and values are JSON; a key's `magic` is 1 for SCHEMA, else 0. The log is compacted, so a key
-must always be written the same way: its parts in this order, without white space.
+must always have the same bytes: its parts are in this order, without white space.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Record(Struct, frozen=True):
 
     @property
     def key_bytes(self) -> bytes:
-        """The record's key."""
+        """The encoded key of the record."""
         key: dict[str, Any] = {"keytype": self.kind}
         if self.kind == SCHEMA:
             key |= {"subject": self.subject, "version": self.version, "magic": 1}
@@ -52,14 +52,14 @@ class Record(Struct, frozen=True):
 
     @property
     def value_bytes(self) -> bytes | None:
-        """The record's value."""
+        """The encoded value of the record."""
         return None if self.value is None else canonical_json(self.value).encode()
 
 
 def schema_record(
     subject: str, version: int, schema_id: int, schema: Schema, *, deleted: bool
 ) -> Record:
-    """A version of a subject, possibly softly deleted."""
+    """Build the record of a version of a subject, which may be softly deleted."""
     value = {
         "subject": subject,
         "version": version,
@@ -71,7 +71,7 @@ def schema_record(
 
 
 def read(key: bytes | None, value: bytes | None) -> Record | None:
-    """Parse a record; None for one that this registry does not know and ignores."""
+    """Parse a record. Returns None for one that this registry does not know and ignores."""
     if key is None:
         return None
     try:

@@ -30,7 +30,7 @@ class Version(Struct, frozen=True):
     deleted: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The representation in the registry's API."""
+        """Return the version as the registry's API shows it."""
         return {
             "subject": self.subject,
             "version": self.version,
@@ -41,17 +41,17 @@ class Version(Struct, frozen=True):
 
 
 class Context(Struct):
-    """A registry within the registry, with ids of its own."""
+    """A registry within the registry, which assigns ids of its own."""
 
     by_id: dict[int, Schema] = field(default_factory=dict[int, Schema])
     ids: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Digest of a schema → its id."""
+    """The digest of a schema → its id."""
 
     used: dict[int, set[tuple[str, int]]] = field(default_factory=dict[int, "set[tuple[str, int]]"])
-    """Id → the versions with it."""
+    """An id → the versions that have it."""
 
     max_id: int = 0
-    """The highest id ever assigned, since no id is assigned twice."""
+    """The highest id ever assigned. No id is assigned twice."""
 
 
 class State:
@@ -65,7 +65,7 @@ class State:
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
         self.ill: list[str] = []
-        """Records that could not be parsed, for logging."""
+        """Descriptions of records that could not be parsed, to be logged."""
 
         self._references: dict[tuple[str, int], set[tuple[str, int]]] = {}
         """A version → the versions that refer to it."""
@@ -155,31 +155,31 @@ class State:
 
     @staticmethod
     def qualified(name: str, within: str) -> str:
-        """The full name of a referenced subject: without a context, it is in that of the referring
-        schema."""
+        """Return the full name of a referenced subject. A name without a context is in the context
+        of the referring schema."""
         if name.startswith(":"):
             return subjects.normalize(name)
         return subjects.join(subjects.context_of(within), name)
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
-        """A subject's versions, oldest first; with `deleted` also softly deleted ones."""
+        """Return a subject's versions, oldest first. `deleted` includes softly deleted ones."""
         found = self.subjects.get(subject, {})
         return [found[n] for n in sorted(found) if deleted or not found[n].deleted]
 
     def with_id(self, context: str, schema_id: int, *, deleted: bool = False) -> list[Version]:
-        """The versions with an id, sorted by subject."""
+        """Return the versions with an id, sorted by subject."""
         kept = self.contexts.get(context)
         used = sorted(kept.used.get(schema_id, ())) if kept is not None else []
         found = (self.subjects[subject][number] for subject, number in used)
         return [each for each in found if deleted or not each.deleted]
 
     def referenced_by(self, subject: str, version: int) -> list[tuple[str, int]]:
-        """The versions that refer to this one."""
+        """Return the versions that refer to this one."""
         return sorted(self._references.get((subject, version), ()))
 
     def config(self, subject: str | None, *, inherited: bool = True) -> Mapping[str, Any] | None:
-        """The settings of a subject (None: the registry). Without `inherited`, returns None if the
-        subject has no settings of its own."""
+        """Return the settings of a subject (None: the registry). Without `inherited`, returns None
+        if the subject overrides none."""
         if not inherited:
             return self.configs.get(subject)
         merged: dict[str, Any] = {"compatibilityLevel": DEFAULT_LEVEL}
@@ -188,13 +188,13 @@ class State:
         return merged
 
     def level(self, subject: str) -> str:
-        """The effective compatibility level of a subject."""
+        """Return the effective compatibility level of a subject."""
         config = self.config(subject)
         level = config.get("compatibilityLevel") if config else None
         return level if level in LEVELS else DEFAULT_LEVEL
 
     def mode(self, subject: str | None) -> str:
-        """The effective mode of a subject, or of the registry."""
+        """Return the effective mode of a subject, or of the registry."""
         if self.modes.get(None) == READONLY_OVERRIDE:
             return READONLY_OVERRIDE
         return next(
@@ -203,7 +203,7 @@ class State:
 
 
 def _scopes(subject: str | None) -> list[str | None]:
-    """The scopes of settings, nearest first: the subject, its context, all contexts, the
+    """Return the scopes of settings, nearest first: the subject, its context, all contexts, the
     registry."""
     if subject is None:
         return [None]
