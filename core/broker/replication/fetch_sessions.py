@@ -5,7 +5,6 @@ hundred kilobytes to learn that nothing is new. In a session it lists only what 
 its last request, and gets only what has changed since the last response. Both sides count the epoch
 of the session, so that a lost request or response is noticed.
 
-
     epoch  0, any id    close that session, open a new one; the request is full
     epoch -1, any id    close that session; the request is full, without a session
     epoch  n, id        the next request of that session, n is the expected epoch

@@ -1,11 +1,12 @@
-"""A follower as its leader knows it: the state its fetches reported, and when it last caught up.
+"""A follower as its leader knows it: the progress that its fetches reported, and the time when it
+was last caught up.
 
 Kafka's rule for "in sync" is about time, not about records. A follower is caught up at the moment
 of a fetch from the leader's log end, or from the log end at the time of its previous fetch (then it
-had everything at that earlier moment). So a follower that never quite reaches a moving end stays in
-sync, as long as it is no further behind than the time between two of its fetches.
+had everything at that earlier moment). So a follower that never quite reaches a moving log end
+stays in sync, as long as it is no further behind than the time between two of its fetches.
 
-A partition that does not move is not checked in every fetch of its followers' sessions
+A partition without changes is not checked in every fetch of its followers' sessions
 (fetch_sessions.py): a follower that had everything at the last check still had it at the session's
 last request.
 """
@@ -18,18 +19,18 @@ from pk.core.broker.replication.fetch_sessions import FetchedPartition
 
 UNKNOWN_OFFSET: Final = -1
 NO_BROKER_EPOCH: Final = -1
-"""The epoch of a Fetch too old to carry one, and of a broker that has not fetched yet. It is not
+"""The epoch of a Fetch too old to have one, and of a broker that has not fetched yet. It is not
 checked."""
 NEVER: Final = float("-inf")
 
 
 class FollowerFetch(Struct):
-    """A follower's Fetch request, as far as it is the same for all partitions. Times are seconds of
-    trio's clock."""
+    """The parts of a follower's Fetch request that are the same for all partitions. Times are
+    seconds of trio's clock."""
 
     node_id: int
     broker_epoch: int
-    """The epoch of the registration under which it fetches."""
+    """The epoch of the registration under which the follower fetches."""
     now: float = NEVER
     before: float = NEVER
     """The time of its session's previous request."""
@@ -52,8 +53,8 @@ class Follower:
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.broker_epoch: int | None = None
-        """The epoch of the registration under which it fetches, -1 if its Fetch is too old to carry
-        one; None before its first."""
+        """The epoch of the registration under which it fetches; -1 if its Fetch is too old to have
+        one, None before its first Fetch."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self._caught_up_at = NEVER
@@ -64,8 +65,8 @@ class Follower:
         """The leader's log end at its last fetch."""
 
     def reset(self, now: float, leader_end: int, *, new_leader: bool, in_sync: bool) -> None:
-        """A leader epoch begins: those in sync by the controller's word get the benefit of the
-        doubt, and the broker epoch must be reported again."""
+        """Begin a leader epoch: followers in sync according to the controller count as caught up,
+        and the broker epoch must be reported again."""
         if new_leader:
             self.log_end_offset = self.log_start_offset = self._leader_end = UNKNOWN_OFFSET
             self._fetched_at = NEVER
@@ -77,8 +78,8 @@ class Follower:
         self.broker_epoch = None
 
     def fetches(self, fetch: FollowerFetch, fetched: FetchedPartition, leader_end: int) -> None:
-        """It fetches from `fetched.fetch_offset`, so it has everything below that. The leader's log
-        ends at `leader_end`."""
+        """Record a fetch from `fetched.fetch_offset`: the follower has every record below that
+        offset. The leader's log ends at `leader_end`."""
         now, offset = fetch.now, fetched.fetch_offset
         if fetched.counted:
             self._fetched_at = max(self._fetched_at, fetch.before)
@@ -96,7 +97,7 @@ class Follower:
 
     @property
     def caught_up_at(self) -> float:
-        """When it last had all of the leader's records, according to its fetches."""
+        """The last time at which it had all of the leader's records, according to its fetches."""
         fetched = self._fetched
         if (
             fetched is not None
@@ -107,7 +108,7 @@ class Follower:
         return self._caught_up_at
 
     def is_caught_up(self, leader_end: int, now: float, lag_s: float) -> bool:
-        """Whether it has all, or had it `lag_s` ago or later."""
+        """Return whether the follower has all records, or last had them at most `lag_s` ago."""
         return self.log_end_offset == leader_end or now - self.caught_up_at <= lag_s
 
     @property

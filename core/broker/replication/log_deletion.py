@@ -1,5 +1,5 @@
-"""Deletes logs that are needed no more: they are renamed at once, and removed a while later, since
-readers may still be at them."""
+"""Deletes logs that are no longer needed: they are renamed at once, and removed later, since
+readers may still use them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker")
 
 DELETED_AT_ONCE: Final = 256
-"""The number of logs that one turn through a thread renames."""
+"""The number of logs that are renamed at a time in a thread."""
 
 
 class LogDeletion:
@@ -30,15 +30,14 @@ class LogDeletion:
         self._start_soon = start_soon
 
     async def delete(self, gone: list[Partition]) -> None:
-        """Rename the logs of deleted partitions away, and have them removed after
-        `file.delete.delay.ms`."""
+        """Rename the logs of deleted partitions, and remove them after `file.delete.delay.ms`."""
         for start in range(0, len(gone), DELETED_AT_ONCE):
             some = gone[start : start + DELETED_AT_ONCE]
             for path, delay_ms in await offload(self._rename, some):
                 self._start_soon(self._remove, path, delay_ms)
 
     def remove_leftovers(self) -> None:
-        """Have the logs removed that were deleted in an earlier life of this broker."""
+        """Remove the logs that a previous run of this broker has renamed for deletion."""
         for directory in self._dirs.usable:
             for path in list(directory.deleted):
                 self._start_soon(self._remove, path, 0)

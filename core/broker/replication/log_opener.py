@@ -1,7 +1,7 @@
-"""Opens the logs of partitions that are new to this broker, and recovers those of a broker that was
-killed in as many threads as that is worth.
+"""Opens the logs of partitions that are new to this broker, and recovers the logs of a broker that
+was killed in as many threads as are useful.
 
-A log that cannot be opened makes its partition offline; it is tried again with each image. A
+A log that cannot be opened makes its partition offline; opening is tried again with each image. A
 partition is *lost* if its log is in a directory that had failed at the start.
 """
 
@@ -33,19 +33,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker")
 
 OPEN_AT_ONCE = 256
-"""How many logs one turn through a thread opens."""
+"""The number of logs that are opened at a time in a thread."""
 
 TURNS = 8
 """The number of parts in which a thread takes logs to recover, so that a large log delays only
 its own part."""
 
 ALONE_AT_ONCE = 16
-"""The number of logs one thread recovers before we measure whether more threads would help."""
+"""The number of logs that one thread recovers before the first measurement of whether more threads
+would help."""
 
 SNAPSHOT_BYTES_MAX = 1 << 15
-"""A larger state of producers is read when its log is opened: 100,000 of them would keep the loop
-for a tenth of a second. Smaller ones wait for their first use: 10,000 logs are opened without
-reading any."""
+"""The size above which the producers' snapshot is read when its log is opened: reading 100,000
+producers would block the event loop for a tenth of a second. Smaller snapshots are read at their
+first use, so 10,000 logs are opened without reading any."""
 
 
 class _Recovery(NamedTuple):
@@ -56,7 +57,8 @@ class _Recovery(NamedTuple):
 
 
 class LogOpener:
-    """Opens logs, and knows which partitions are offline because theirs could not be opened."""
+    """Opens logs, and knows the partitions that are offline because their logs could not be
+    opened."""
 
     def __init__(
         self, state: BrokerState, dirs: LogDirs, clock: Clock, failures: StorageFailures
@@ -66,20 +68,20 @@ class LogOpener:
         self._clock = clock
         self._failures = failures
         self.starting = True
-        """Whether no image was committed yet: the broker starts."""
+        """Whether the broker is starting, so that no image has been committed yet."""
         self._offline: dict[TopicPartition, tuple[PartitionChange, KafkaError]] = {}
-        """Partitions whose logs could not be opened, and why. Tried again with each image while
-        their directory works."""
+        """Partitions whose logs could not be opened, with the errors. They are tried again with
+        each image while a directory works."""
         self._lost: dict[TopicPartition, bytes] = {}
         """Partitions, with their topics' ids, whose logs are in a directory that had failed at the
-        start. An empty log in another directory would be no replacement."""
+        start. They do not get an empty log in another directory, which would be no replacement."""
 
     def is_offline(self, tp: TopicPartition) -> bool:
-        """Whether the partition is here, but its log could not be opened."""
+        """Return whether this broker has the partition, but could not open its log."""
         return tp in self._offline or tp in self._lost
 
     def unreadable(self) -> Iterator[TopicIdPartition]:
-        """The partitions whose logs could not be opened."""
+        """Yield the partitions whose logs could not be opened."""
         for tp, (change, _) in self._offline.items():
             yield TopicIdPartition(change.topic.topic_id, tp.partition)
         for tp, topic_id in self._lost.items():
@@ -88,7 +90,7 @@ class LogOpener:
     async def open(
         self, wanted: list[PartitionChange], configs: Mapping[str, LogConfig]
     ) -> list[tuple[PartitionChange, Log]]:
-        """Create or open logs, with the settings of their topics. One that cannot be opened makes
+        """Create or open logs, with the settings of their topics. A log that cannot be opened makes
         its partition offline; the others are unaffected."""
         opened: list[tuple[PartitionChange, Log]] = []
         recovery = self._recovery()
@@ -107,7 +109,8 @@ class LogOpener:
         return opened
 
     def _recovery(self) -> _Recovery | None:
-        """The recovery of the logs of a broker that was killed; None if there are none."""
+        """Return the recovery of the logs of a broker that was killed, or None if there are
+        none."""
         to_recover = self._dirs.to_recover
         if not to_recover:
             return None
@@ -124,7 +127,8 @@ class LogOpener:
             self._failures.report(error)
 
     def is_lost(self, change: PartitionChange) -> bool:
-        """Whether its log is in a place this broker cannot reach (see `_lost`)."""
+        """Return whether the partition's log is in a directory that this broker cannot read (see
+        `_lost`)."""
         tp, topic_id = change.tp, change.topic.topic_id
         if self.starting and len(self._dirs.usable) < len(self._dirs.directories):
             if not any(tp in directory.found for directory in self._dirs.usable):
@@ -137,8 +141,8 @@ class LogOpener:
     def to_try_again(
         self, image: MetadataImage, wanted: Iterable[PartitionChange] = ()
     ) -> list[PartitionChange]:
-        """The offline partitions that are not in `wanted`, as changes of `image`; those that it
-        does not have here are forgotten."""
+        """Return the offline partitions that are not in `wanted`, as changes of `image`. Partitions
+        that `image` does not assign to this broker are dropped."""
         again: list[PartitionChange] = []
         if not self._offline:
             return again
@@ -157,8 +161,8 @@ class LogOpener:
         return again
 
     def lacking_room(self, image: MetadataImage) -> list[PartitionChange]:
-        """The partitions that could not be created or opened for lack of space or descriptors, as
-        if they were new in `image`."""
+        """Return the partitions that could not be created or opened for lack of space or
+        descriptors, as if they were new in `image`."""
         lacking: list[PartitionChange] = []
         for change in self.to_try_again(image):
             error = self._offline[change.tp][1]
@@ -179,8 +183,8 @@ class LogOpener:
         configs: Mapping[str, LogConfig],
         recovery: _Recovery | None,
     ) -> list[Log | KafkaError]:
-        """Open logs in a thread, or in several if that speeds up recovery. Returns each log, or
-        the reason it cannot be opened."""
+        """Open logs in a thread, or in several if that speeds up recovery. Returns each log, or its
+        error."""
         progress = None if recovery is None else recovery.progress
 
         def open_one(change: PartitionChange) -> Log | KafkaError:
@@ -197,7 +201,7 @@ class LogOpener:
                     )
                     log.state.epochs  # noqa: B018  read here, not by the loop when the partition is led
                     if log.snapshot_bytes > SNAPSHOT_BYTES_MAX:
-                        with suppress(KafkaError):  # raised again when the producers are used
+                        with suppress(KafkaError):  # the first use of the producers raises it again
                             log.state.producers  # noqa: B018
             except KafkaError as e:
                 return e
@@ -214,8 +218,8 @@ class LogOpener:
         return opened
 
     def _had(self, image: PartitionImage) -> bool:
-        """Whether this broker, which starts, had a log of this partition when it stopped, according
-        to the image."""
+        """Return whether this broker, which is starting, had a log of this partition when it
+        stopped, according to the image."""
         members = (*image.isr, *image.elr, *image.last_known_elr)
         return self.starting and image.partition_epoch > 0 and self._state.node_id in members
 
@@ -225,8 +229,8 @@ def _recover_some(
     changes: list[PartitionChange],
     recovery: _Recovery,
 ) -> list[Log | KafkaError]:
-    """Open the first of these logs, or all of them, in as many threads as the logs before suggest:
-    each log, or why it cannot be opened."""
+    """Open the first of these logs, or all of them, in as many threads as the previous logs
+    suggest. Returns each log, or its error."""
 
     def open_each(part: list[PartitionChange]) -> tuple[list[Log | KafkaError], float]:
         begun_s = thread_time()

@@ -1,17 +1,17 @@
-"""Makes a follower's log a prefix of its leader's, by truncating it or starting it again (see
+"""Makes a follower's log a prefix of its leader's, by truncating or restarting it (see
 truncation.py).
 
 Truncating or restarting a log on disk is done in a thread, with the partition marked as busy. If
-several are due, they are done together, and the checkpoint of recovery points or of log starts, if
-one of these has fallen, is written once, before any of the partitions is released.
+several logs are due, they are done together, and the checkpoint of recovery points or of log
+starts, if one of these has fallen, is written once, before any of the partitions is released.
 
 The records below a follower's high watermark were committed. A log that would have to be truncated
 below it is left alone, because the leader lacks acknowledged records. The follower stops, and
-reports both logs to the controller (core/meta/stopped_followers.py), repeatedly, until it may
-continue, becomes the leader, or an operator has decided. If it continues, it first copies the
-records that it cuts off (core/log/damaged.py). Such a log is truncated without asking if this was
-decided earlier: the topic allows unclean leaders, or an election since its last batch gave up
-acknowledged records.
+repeatedly reports both logs to the controller (core/meta/stopped_followers.py), until the
+controller allows it to continue or elects it as leader, or an operator has decided. If the follower
+continues, it first copies the records that it truncates (core/log/damaged.py). Such a log is
+truncated without asking if this was decided earlier: the topic allows unclean leaders, or an
+election since the log's last batch gave up acknowledged records.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ logger = logging.getLogger("pk.replication")
 NOTE_AGAIN_S_MIN: Final = 0.1
 NOTE_AGAIN_S_MAX: Final = 2.0
 NOTE_FOR_S: Final = 30.0
-"""How long to retry a checkpoint that must be written."""
+"""How long to retry writing a checkpoint, in seconds, before the directory is taken offline."""
 
 Divergence = tuple[PartitionFetchState, int, int]
-"""(partition, epoch, end offset): the leader's answer, which shows the offset at which the logs
+"""(partition, epoch, end offset): the leader's response, which shows the offset at which the logs
 diverge."""
 
 
@@ -73,7 +73,7 @@ class Fetcher(Protocol):
     """The node id of the leader."""
 
     def is_current(self, fetch_state: PartitionFetchState) -> bool:
-        """Whether the log is still fetched from that leader."""
+        """Return whether the log is still fetched from that leader."""
         ...
 
     def fail(self, fetch_state: PartitionFetchState, why: str) -> None:
@@ -81,12 +81,12 @@ class Fetcher(Protocol):
         ...
 
     def stop(self, fetch_state: PartitionFetchState, stop: Stop) -> None:
-        """Tell the controller that the partition stopped, and try it again later."""
+        """Report to the controller that the partition stopped, and try it again later."""
         ...
 
 
 class LogReconciler:
-    """Aligns logs with those of one leader."""
+    """Makes logs prefixes of one leader's logs."""
 
     def __init__(self, state: BrokerState, replicas: Replicas, fetcher: Fetcher) -> None:
         self._state = state
@@ -94,8 +94,8 @@ class LogReconciler:
         self._fetcher = fetcher
 
     async def cut(self, channel: Channel, cuts: list[Divergence]) -> None:
-        """Truncate logs as the leader's answers say; the next answer shows whether they agree
-        then."""
+        """Truncate logs according to the leader's responses; the next response shows whether they
+        then agree."""
         due: list[tuple[PartitionFetchState, int]] = []
         for fetch_state, epoch, end_offset in cuts:
             if self._fetcher.is_current(fetch_state):
@@ -121,7 +121,7 @@ class LogReconciler:
                 nursery.start_soon(self._truncate_one, partition, offset)
 
     def _may_cut(self, fetch_state: PartitionFetchState, offset: int) -> bool:
-        """Whether a log may be truncated at `offset`."""
+        """Return whether a log may be truncated at `offset`."""
         partition = fetch_state.partition
         log, image, stopped = partition.log, partition.image, partition.stopped
         if offset >= min(partition.high_watermark, log.state.log_end_offset):
@@ -144,7 +144,7 @@ class LogReconciler:
         return may_cut
 
     async def _stop_before(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
-        """The log may not be truncated now: compare it with its leader's, and stop."""
+        """Compare the log, which may not be truncated now, with its leader's, and stop."""
         stop = Stop()
         try:
             stop = await self._compared(channel, fetch_state)
@@ -154,7 +154,8 @@ class LogReconciler:
             self._fetcher.stop(fetch_state, stop)
 
     async def _compared(self, channel: Channel, fetch_state: PartitionFetchState) -> Stop:
-        """The offset where the logs diverge, and the leader's end. Raises PeerLost, KafkaError."""
+        """Return the offset at which the logs diverge, and the leader's log end. Raises PeerLost,
+        KafkaError."""
         log = fetch_state.partition.log
         epoch, end = log.state.epochs.end_offset(
             min(log.state.epochs.latest, fetch_state.leader_epoch), log.state.log_end_offset
@@ -176,9 +177,10 @@ class LogReconciler:
 
     @asynccontextmanager
     async def _held(self, partitions: list[Partition]) -> AsyncGenerator[None]:
-        """No other task touches these logs within, even before the first task runs that truncates
-        one. If one was truncated below its recovery point, or its start, a checkpoint records that
-        before the logs are released: nothing is appended to them before, under any leader."""
+        """Mark the partitions as busy until the block ends, so that no other task touches their
+        logs. If a log was truncated below its recovery point or its start, a checkpoint records
+        that before the partitions are released, so that nothing is appended earlier, under any
+        leader."""
         before = [
             (p, p.log.durability.recovery_point, p.log.state.log_start_offset, p.high_watermark)
             for p in partitions
@@ -200,7 +202,8 @@ class LogReconciler:
                 ):
                     to_write[directory.write_log_start_offsets] = directory
                 if p.high_watermark < high_watermark:
-                    # Otherwise the next start finds that the log ends below the committed records.
+                    # Otherwise the next start would find that the log ends below the committed
+                    # records.
                     fallen.setdefault(directory, {})[p.tp] = p.high_watermark
             for directory, marks in fallen.items():
                 to_write[partial(directory.write_high_watermarks, marks)] = directory
@@ -212,7 +215,7 @@ class LogReconciler:
 
     async def _note(self, write: Callable[[], None], directory: LogDir) -> None:
         """Write a checkpoint of the directory, and retry while the disk is full. Later images wait
-        for this, so after a while the directory is taken out of service, as Apache Kafka does at
+        for this, so after `NOTE_FOR_S` the directory is taken offline, as Apache Kafka does at
         once."""
         clock = self._replicas.clock
         wait_s, give_up_at = NOTE_AGAIN_S_MIN, clock.time() + NOTE_FOR_S
@@ -233,7 +236,7 @@ class LogReconciler:
         partition.stopped = None
         if offset >= partition.log.state.log_end_offset:
             try:
-                partition.log.segments.truncate_to(offset)  # drops only epochs without records
+                partition.log.segments.truncate_to(offset)  # removes only epochs without records
             except StorageError as e:
                 self._replicas.failures.fail_partition(partition, e)
             return
@@ -249,7 +252,7 @@ class LogReconciler:
         await self._replicas.tasks.off_loop(partition, partition.log.segments.truncate_to, offset)
 
     async def _keep(self, fetch_state: PartitionFetchState, offset: int) -> bool:
-        """Copy the records that will be truncated; returns whether that succeeded."""
+        """Copy the records that will be truncated. Returns whether that succeeded."""
         partition, log = fetch_state.partition, fetch_state.partition.log
         if offset >= partition.high_watermark:
             return True
@@ -279,8 +282,8 @@ class LogReconciler:
             )
 
     async def start_over(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
-        """The leader does not have the requested offset: its log ends before ours, or begins after
-        our end."""
+        """Truncate or restart a log if the leader does not have the requested offset, because its
+        log ends before the follower's, or begins after the follower's end."""
         if not self._fetcher.is_current(fetch_state):
             return
         try:
@@ -294,7 +297,7 @@ class LogReconciler:
         log = fetch_state.partition.log
         ours = log.state.log_end_offset
         if log.state.epochs.latest > fetch_state.leader_epoch:
-            # No checksum covers a batch's leader epoch, and there has been none so high.
+            # No checksum covers a batch's leader epoch, and there has been no epoch this high.
             _, end = log.state.epochs.end_offset(fetch_state.leader_epoch, ours)
         if NO_OFFSET < end < ours:
             await self._truncate(channel, [(fetch_state, end)])
@@ -304,9 +307,9 @@ class LogReconciler:
             self._fetcher.fail(fetch_state, "out of range, although the leader has it")
 
     async def start_behind_remote(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
-        """The leader has the requested offset only in remote storage: restart the log with what the
-        leader has on its disk. Leader epochs and producers come from the last remote segment before
-        that (KIP-405)."""
+        """Restart the log at the leader's local log start, because the leader has the requested
+        offset only in remote storage. Leader epochs and producers come from the last remote segment
+        before that (KIP-405)."""
         if not self._fetcher.is_current(fetch_state):
             return
         partition = fetch_state.partition
@@ -335,7 +338,7 @@ class LogReconciler:
             segment.custom_metadata is not None or segment.end_offset <= restored.end_offset
         ):
             # A lost cluster wrote the segment (storage.py, `home_of`), perhaps one with the same
-            # cluster id; this cluster has given out the same producer ids.
+            # cluster id; this cluster may have assigned the same producer ids.
             producers.forget_below(restored.producer_id_next)
         if not self._fetcher.is_current(fetch_state) or start > offset:
             return
@@ -358,13 +361,13 @@ class LogReconciler:
     async def _leader_epoch_of(
         self, channel: Channel, fetch_state: PartitionFetchState, offset: int
     ) -> int:
-        """The leader epoch of `offset` in the leader's log. Raises PeerLost, KafkaError."""
+        """Return the leader epoch of `offset` in the leader's log. Raises PeerLost, KafkaError."""
         epoch, found = fetch_state.leader_epoch, None
         while epoch >= 0:
             end = await self._leader_epoch_end(channel, fetch_state, epoch)
             if end.end_offset <= offset:
                 break
-            # The largest epoch not above the requested one, which ends after the offset.
+            # This is the largest epoch not above the requested one, and it ends after the offset.
             found, epoch = end.epoch, end.epoch - 1
         if found is None:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no epoch of offset {offset}")
@@ -373,7 +376,8 @@ class LogReconciler:
     async def _leader_offset(
         self, channel: Channel, fetch_state: PartitionFetchState, when: int
     ) -> int:
-        """Raises PeerLost, KafkaError."""
+        """Return the leader's offset for the special timestamp `when`. Raises PeerLost,
+        KafkaError."""
         topic, number = fetch_state.partition.tp
         asked = ListOffsetsPartition(
             partition_index=number, current_leader_epoch=fetch_state.leader_epoch, timestamp=when
@@ -396,8 +400,8 @@ class LogReconciler:
     async def _leader_epoch_end(
         self, channel: Channel, fetch_state: PartitionFetchState, epoch: int
     ) -> EpochEnd:
-        """The end, in the leader's log, of its largest epoch not above `epoch`. Raises PeerLost,
-        KafkaError."""
+        """Return the end, in the leader's log, of its largest epoch not above `epoch`. Raises
+        PeerLost, KafkaError."""
         name, number = fetch_state.partition.tp
         asked = OffsetForLeaderPartition(
             partition=number, current_leader_epoch=fetch_state.leader_epoch, leader_epoch=epoch
@@ -417,8 +421,9 @@ class LogReconciler:
         )
 
     async def ask(self, channel: Channel, logs: Iterable[PartitionFetchState]) -> None:
-        """Ask a leader whose Fetch does not report diverging epochs where those of `logs` end, and
-        truncate, until every log agrees with the leader's. Raises PeerLost, KafkaError."""
+        """Ask a leader whose Fetch does not report diverging epochs for the ends of the last epochs
+        of `logs`, and truncate, until every log agrees with the leader's. Raises PeerLost,
+        KafkaError."""
         logs = list(logs)
         while due := [f for f in logs if self._fetcher.is_current(f) and self._is_to_check(f)]:
             topics: dict[str, OffsetForLeaderTopic] = {}
@@ -455,7 +460,8 @@ class LogReconciler:
 
     @staticmethod
     def _is_to_check(fetch_state: PartitionFetchState) -> bool:
-        """Not a log without epochs, which is empty, or older than they are."""
+        """Return whether the log must still be compared. A log without epochs, which is empty or
+        older than epochs, need not be."""
         if fetch_state.partition.log.state.epochs.latest < 0:
             fetch_state.checked = True
         return not fetch_state.checked

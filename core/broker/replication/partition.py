@@ -1,14 +1,14 @@
 """A partition on this broker: its log, its leader, and how far consumers may read.
 
-The leader's high watermark is the least log end of the *maximal* ISR: the replicas that the
-controller committed as in sync, and those it was asked to add (KIP-497). Counting one more can only
-hold the watermark back; a replica to be removed counts until the controller has confirmed it. The
-watermark does not move while fewer than `min.insync.replicas` are in sync (KIP-966), and never
-falls within a leader epoch. If `flush.messages` requires syncs, it does not pass the end of the
-synced records either. Kafka syncs inside the append, so no client reads records that a power
-failure could take back. Here the append returns at once and the watermark waits; one sync serves
-every produce that waits for it (group commit). A follower syncs before its next fetch, so the
-records below its fetch offset are as durable as its leader's.
+The leader's high watermark is the lowest log end of the *maximal* ISR: the replicas that the
+controller committed as in sync, and those whose addition was proposed to it (KIP-497). Counting one
+more replica can only hold the high watermark back; a replica to be removed counts until the
+controller has confirmed it. The high watermark does not move while fewer than `min.insync.replicas`
+are in sync (KIP-966), and never falls within a leader epoch. If `flush.messages` requires syncs, it
+does not pass the end of the synced records either. Kafka syncs inside the append, so no client
+reads records that a power failure could take back. Here the append returns at once and the high
+watermark waits; one sync serves every produce that waits for it (group commit). A follower syncs
+before its next fetch, so the records below its fetch offset are as durable as its leader's.
 
 A follower's high watermark is its leader's, limited to its own log end. It starts from the
 checkpoint. A new leader starts with its own, which may be lower than the one that the last leader
@@ -43,11 +43,12 @@ from pk.core.values import NO_EPOCH, NO_LEADER, NO_OFFSET
 
 READ_COMMITTED = 1
 PROPOSAL_BACKOFF_S = 0.1
-"""How long the partition proposes no new ISR member after the controller refused one."""
+"""How long the partition proposes no new ISR member after the controller refused one, in
+seconds."""
 READERS_MIN = 32
-"""Consumers' sessions that a partition need not look through."""
+"""The number of consumers' sessions below which a partition does not look for ended ones."""
 DROPPED_AT_ONCE = 32
-"""Segments whose files are renamed between two checkpoints."""
+"""The number of segments whose files are renamed between two checkpoints."""
 
 
 class LogEnd:
@@ -57,15 +58,16 @@ class LogEnd:
 
 
 class Stop(NamedTuple):
-    """Why a follower stopped: its log would have to be truncated below its own high watermark."""
+    """A follower has stopped, because its log would have to be truncated below its own high
+    watermark."""
 
     cut_offset: int = NO_OFFSET
-    """The offset from which the leader's log has other records, or none; -1 while unknown."""
+    """The offset at which the leader's log diverges or ends; -1 while unknown."""
     leader_end_offset: int = NO_OFFSET
     leader_last_epoch: int = NO_EPOCH
     """The leader epoch of the last batch of the leader's log."""
     may_cut: bool = False
-    """Whether the controller lets it continue."""
+    """Whether the controller allows the follower to continue."""
     why: str = ""
     """The controller's reason."""
 
@@ -126,37 +128,39 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.isr: tuple[int, ...] = ()
-        """The in-sync replicas, as the controller committed them last: the image may be a little
+        """The in-sync replicas, as last committed by the controller: the image may be a little
         behind."""
         self.epoch_start_offset = log.state.log_end_offset
-        """The log end when we became leader; the last leader acknowledged all records before it
-        (KIP-207)."""
+        """The log end when this broker became the leader; the last leader acknowledged no record
+        after it (KIP-207)."""
         self.leads = False
         self.busy = False
-        """Whether a thread is truncating the log: until it ends, no other task reads or appends."""
+        """Whether a thread is truncating or restarting the log: until it ends, no other task reads
+        or appends."""
         self.stopped: Stop | None = None
-        """Why it follows no further, until the controller lets it, or elects another leader."""
+        """Why this follower has stopped, until the controller allows it to continue, or elects
+        another leader."""
         self.offline: KafkaError | None = None
         # Only committed records are copied to remote storage and dropped here. So a lower
-        # checkpoint of the watermark is old, and followers could not fetch the records that would
-        # raise it.
+        # checkpoint of the high watermark is outdated, and followers could not fetch the records
+        # that would raise it.
         start = log.state.local_log_start_offset
         noted = start if high_watermark is None else high_watermark
         self.high_watermark = min(max(noted, start), log.state.log_end_offset)
         self.synced_offset = log.durability.recovery_point
         self.remote: RemoteLog | None = None
-        """Its segments in remote storage, if it has any or may get some."""
+        """The segments in remote storage, if the partition has or may get some."""
         self.followers: dict[int, Follower] = {}
-        """The other replicas by node id, while we lead."""
+        """The other replicas by node id, while this broker leads."""
         self.proposal: Proposal | None = None
-        """The change of the ISR that is under way."""
+        """The change of the ISR that waits for the controller."""
         self.end_key = LogEnd()
         self.watchers: dict[FetchedPartition, FetchSession] = {}
         """The sessions of followers, notified of every change."""
         self.readers: dict[FetchedPartition, FetchSession] = {}
         """The sessions of consumers, notified once, when they may read further."""
         self._readers_max = READERS_MIN
-        """The number of readers beyond which those that no request waits for are forgotten."""
+        """The number of readers above which those that no request waits for are dropped."""
         self._maximal: frozenset[int] = frozenset()
         self._purgatory = purgatory
         self._owner = owner
@@ -165,15 +169,15 @@ class Partition:
         self._offset_waiters = OffsetWaiters()
         """The tasks that wait for the high watermark."""
 
-    # --- what the controller says ---
+    # --- decisions of the controller ---
 
     def apply(self, image: PartitionImage) -> None:
-        """Take the leader, leader epoch and ISR that the controller committed. An `image`
-        older than an answer to AlterPartition changes nothing.
+        """Apply the leader, leader epoch and ISR that the controller committed. An `image` older
+        than a response to AlterPartition changes nothing.
 
-        A new epoch of our own leadership is written to the log's epochs before its first append
-        (KIP-101). A leader whose log must be restored first leads when that is done, and calls this
-        again.
+        A new epoch of this broker's own leadership is written to the log's epochs before its first
+        append (KIP-101). A leader whose log must be restored first leads only when that is done,
+        and calls this again.
         """
         if image.partition_epoch < self.partition_epoch:
             return
@@ -188,8 +192,8 @@ class Partition:
             self.log.state.assign_epoch_start(image.leader_epoch)
             self.epoch_start_offset = self.log.state.log_end_offset
         if image.partition_epoch > self.partition_epoch or image.leader_epoch != old_epoch:
-            # Otherwise an answer has reported it before, and a later proposal may be committed
-            # already.
+            # Otherwise a response has reported this ISR before, and a later proposal may be
+            # committed already.
             self._committed(image.isr)
         self.leader_epoch = image.leader_epoch
         self.leads = leads
@@ -223,8 +227,8 @@ class Partition:
 
     @property
     def awaits_restore(self) -> bool:
-        """Whether the log must still be restored from remote storage. The disk is the judge: a
-        broker that dies before the end begins again."""
+        """Whether the log must still be restored from remote storage. The answer comes from the log
+        on disk, so a broker that dies before the end begins again."""
         restored = self.image.restored if self.image is not None else None
         state = self.log.state
         return (
@@ -252,7 +256,7 @@ class Partition:
         self.check_epoch(current_leader_epoch)
         if self.busy:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{self.tp} is being truncated")
-        if not self.leads and self.awaits_restore:  # no offset is out of its range yet
+        if not self.leads and self.awaits_restore:  # no offset counts as out of range yet
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{self.tp} is being restored")
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -270,7 +274,7 @@ class Partition:
 
     @property
     def min_in_sync(self) -> int:
-        """The lesser of `min.insync.replicas` and the number of replicas."""
+        """The lower of `min.insync.replicas` and the number of replicas."""
         return min(self.config.min_insync_replicas, len(self.followers) + 1)
 
     @property
@@ -293,10 +297,10 @@ class Partition:
 
     def delete_before(self, offset: int) -> None:
         """Delete the records before `offset`, which is at most the high watermark (DeleteRecords).
-        They are unreadable at once; the files are renamed a few segments at a time, those of a
-        tiered topic once the new start is noted. If the log starts there already, no reader is
-        woken: a thousand may wait for the partition. Raises KafkaError: OFFSET_OUT_OF_RANGE,
-        KAFKA_STORAGE_ERROR."""
+        They become unreadable at once; their files are renamed a few segments at a time, or, for a
+        tiered topic, once a checkpoint has the new log start. If the log already starts there, no
+        reader is woken: a thousand may wait for the partition. Raises KafkaError:
+        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
         log = self.log
         started = log.state.log_start_offset
         most = DROPPED_AT_ONCE if log.log_dir.has_noted_start(log.state, offset) else 0
@@ -312,8 +316,8 @@ class Partition:
             self.touch()
 
     def delete_local_before(self, offset: int) -> None:
-        """Drop the files of segments below `offset`, which are in remote storage too, a few at a
-        time. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Drop the files of some segments below `offset`, which are also in remote storage. Raises
+        KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
             dropped = self.log.segments.delete_local_before(offset, DROPPED_AT_ONCE)
         except StorageError as e:
@@ -336,7 +340,7 @@ class Partition:
         """Append one batch as the leader. A client's batch is a `ValidatedBatch`, which has its
         `timestamps`.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, what the log finds wrong,
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, the errors of the log,
         KAFKA_STORAGE_ERROR.
         """
         self.check_leader()
@@ -363,8 +367,9 @@ class Partition:
         *,
         acks_all: bool,
     ) -> list[int]:
-        """Append the first batches of `run` by one write, and return their base offsets. It ends
-        before the first that needs more, which `append` does or refuses.
+        """Append the first batches of `run` with one write, and return their base offsets. The
+        write ends before the first batch that does not fit into a run, which `append` appends or
+        refuses.
 
         Raises KafkaError, with nothing appended: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
         KAFKA_STORAGE_ERROR.
@@ -383,10 +388,10 @@ class Partition:
         return offsets
 
     def appended(self, rolled: bool = False) -> None:
-        """The log has grown: start the sync that `flush.messages` asks for, else let readers see
-        it.
+        """Handle an append: start the sync that `flush.messages` requires, or else advance the high
+        watermark.
 
-        A full segment is synced too, as Kafka does; no request waits for that.
+        A full segment is synced too, as in Kafka; no request waits for that sync.
         """
         log = self.log.state
         if self.followers:
@@ -404,8 +409,8 @@ class Partition:
             self._owner.flush(self)
 
     def flushed(self, offset: int) -> None:
-        """The log is synced below `offset`: go on syncing if more has come that asks for it, else
-        let readers see it."""
+        """Handle a sync of the records below `offset`: start the next sync if later records require
+        it, and advance the high watermark."""
         self.synced_offset = max(self.synced_offset, offset)
         self._purgatory.touch(self)
         if not self._flushing:
@@ -421,11 +426,12 @@ class Partition:
 
     @property
     def flushing(self) -> bool:
-        """Whether a sync is under way that produces wait for."""
+        """Whether produce requests must wait for a sync."""
         return self._flushing
 
     def advance_high_watermark(self) -> None:
-        """Move the leader's high watermark as far as it may go; wake the tasks that wait for it."""
+        """Advance the leader's high watermark as far as possible, and wake the tasks that wait for
+        it."""
         if not self.leads:
             return
         end = self.synced_offset if self._flushing else self.log.state.log_end_offset
@@ -436,8 +442,9 @@ class Partition:
                 self._moved(end)
 
     def _least_end(self, end: int) -> int:
-        """The least log end of the maximal ISR and of those that may be about to join it (waiting
-        for these lets them catch up), at most `end`; the high watermark if too few are in sync."""
+        """Return the lowest log end of the maximal ISR and of the followers that may soon join it
+        (waiting for these lets them catch up), at most `end`; the high watermark if too few
+        replicas are in sync."""
         if len(self.isr) < self.min_in_sync:
             return self.high_watermark
         maximal = self._maximal
@@ -462,16 +469,16 @@ class Partition:
         self._offset_waiters.release(high_watermark)
 
     def end_offset(self, isolation_level: int) -> int:
-        """The offset at which a reader of this isolation level must stop."""
+        """Return the offset at which a reader of this isolation level must stop."""
         if isolation_level == READ_COMMITTED:
             return self.log.state.last_stable_offset(self.high_watermark)
         return self.high_watermark
 
-    # --- followers, as the leader sees them ---
+    # --- followers, on the leader ---
 
     def watch(self, fetched: FetchedPartition, session: FetchSession) -> None:
-        """Notify a session of changes here: a follower's from now on, a consumer's only once, so
-        that the many idle sessions cost nothing."""
+        """Notify a session of changes of this partition: a follower's session always, a consumer's
+        only once, so that many idle sessions cost nothing."""
         if not session.privileged:
             self.readers[fetched] = session
             if len(self.readers) > self._readers_max:
@@ -481,7 +488,7 @@ class Partition:
             self.watchers[fetched] = session
 
     def _forget_readers(self) -> None:
-        """Forget the sessions that are over, unless their last request still waits. A partition
+        """Drop the sessions that have ended, unless their last request still waits. A partition
         without writes would keep them forever."""
         self.readers = {
             fetched: session
@@ -499,8 +506,8 @@ class Partition:
                     self._purgatory.touch(session)
 
     def _tell_readers(self) -> None:
-        """Notify the consumers' sessions that they may read further, even a session that has ended:
-        its last request may still wait."""
+        """Notify the consumers' sessions that they may read further, even a session that has ended,
+        since its last request may still wait."""
         readers, self.readers = self.readers, {}
         for fetched, session in readers.items():
             if fetched.session is session or session.is_over:
@@ -508,8 +515,8 @@ class Partition:
                 self._purgatory.touch(session)
 
     def follower_fetched(self, fetch: FollowerFetch, fetched: FetchedPartition) -> None:
-        """Count what a follower has, by its fetch. Raises KafkaError(NOT_LEADER_OR_FOLLOWER) for a
-        broker that is no replica here, or whose broker epoch is not its last."""
+        """Record a follower's progress from its fetch. Raises KafkaError(NOT_LEADER_OR_FOLLOWER)
+        for a broker that is not a replica of the partition, or whose broker epoch is outdated."""
         node_id, broker_epoch = fetch.node_id, fetch.broker_epoch
         follower = self.followers.get(node_id)
         if follower is None:
@@ -534,8 +541,8 @@ class Partition:
             self._purgatory.touch(self)
 
     def _is_eligible(self, follower: Follower) -> bool:
-        """Whether the controller would take it into the ISR: alive, and the incarnation that it
-        knows (KIP-841, 903)."""
+        """Return whether the controller would accept the follower into the ISR: it is alive, and
+        its incarnation is the one that the controller knows (KIP-841, 903)."""
         broker = self._owner.broker(follower.node_id)
         return (
             broker is not None
@@ -544,8 +551,8 @@ class Partition:
         )
 
     def _expand(self, follower: Follower) -> None:
-        """Propose a follower for the ISR after it has all committed records and has reached our
-        epoch."""
+        """Propose a follower for the ISR if it has all committed records and has reached the
+        leader's epoch."""
         if (
             self.proposal is None
             and follower.log_end_offset >= self.high_watermark
@@ -556,8 +563,8 @@ class Partition:
             self._propose((*self.isr, follower.node_id), follower.node_id)
 
     def expand(self) -> None:
-        """Propose a follower that has everything and may join now: during an earlier proposal, this
-        was not possible. (Other followers must fetch again first, so that an inactive follower does
+        """Propose a follower that is caught up and could not be proposed before, because there was
+        another proposal. (Other followers must fetch again first, so that an inactive follower does
         not join and leave repeatedly.)"""
         if self.followers and len(self._maximal) <= len(self.followers):
             end, now = self.log.state.log_end_offset, self._owner.now()
@@ -567,7 +574,7 @@ class Partition:
 
     def shrink(self, now: float) -> list[int]:
         """Propose to remove the members of the ISR that have not been caught up for
-        `replica.lag.time.max.ms`; which those are."""
+        `replica.lag.time.max.ms`. Returns them."""
         if self.proposal is not None or not self.leads or len(self.isr) < 2:
             return []
         end, lag_s, followers = self.log.state.log_end_offset, self._owner.lag_s, self.followers
@@ -594,7 +601,7 @@ class Partition:
     def accepted(
         self, proposal: Proposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
     ) -> None:
-        """Take note that the controller has committed the proposal, or had done so before."""
+        """Apply a proposal that the controller has committed, now or before."""
         if (
             self.proposal is proposal
             and leader_epoch == self.leader_epoch
@@ -607,7 +614,7 @@ class Partition:
             self._wake_all()
 
     def refused(self, proposal: Proposal) -> None:
-        """Take the proposal back: the controller has rejected it for good, so nothing changes."""
+        """Take back a proposal that the controller has rejected for good."""
         if self.proposal is proposal:
             self._committed(self.isr)
             self._no_proposal_until = self._owner.now() + PROPOSAL_BACKOFF_S
@@ -615,7 +622,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The least log start of all replicas that are alive: what DeleteRecords waits for."""
+        """The lowest log start offset of all live replicas, for which DeleteRecords waits."""
         low = self.log.state.log_start_offset
         for node, follower in self.followers.items():
             if follower.log_start_offset < low:
@@ -624,12 +631,12 @@ class Partition:
                     low = follower.log_start_offset
         return low
 
-    # --- as a follower ---
+    # --- following ---
 
     def append_as_follower(self, data: Data, leader_epoch: int, now_ms: int) -> Replicated:
         """Append the whole batches that the leader of `leader_epoch` sent; a batch of a later epoch
-        and everything after it are left out. Raises CorruptBatch, KafkaError, StorageError as
-        `Appender.append_as_follower` does."""
+        and everything after it are left out. Raises CorruptBatch, KafkaError, StorageError like
+        `Appender.append_as_follower`."""
         try:
             replicated = self.log.appender.append_as_follower(data, now_ms, epoch_max=leader_epoch)
         except StorageError as e:
@@ -642,13 +649,13 @@ class Partition:
         return replicated
 
     def follow_high_watermark(self, high_watermark: int) -> None:
-        """Take the leader's high watermark, at most our log end."""
+        """Adopt the leader's high watermark, limited to this log's end."""
         high_watermark = min(high_watermark, self.log.state.log_end_offset)
         if high_watermark > self.high_watermark:
             self._moved(high_watermark)
 
     def follow_log_start(self, offset: int) -> bool:
-        """Move the log start to the leader's; return whether it moved."""
+        """Advance the log start to the leader's. Returns whether it moved."""
         offset = min(offset, self.log.state.log_end_offset)
         if offset <= self.log.state.log_start_offset:
             return False
@@ -665,7 +672,7 @@ class Partition:
         )
 
     def truncated(self) -> None:
-        """The log was truncated or restarted: move the watermarks back to its end."""
+        """Move the watermarks back to the end of the log, which was truncated or restarted."""
         end, start = self.log.state.log_end_offset, self.log.state.log_start_offset
         self.high_watermark = max(min(self.high_watermark, end), start)
         self.synced_offset = min(self.synced_offset, end)
@@ -674,13 +681,13 @@ class Partition:
     # --- waiting ---
 
     async def wait_for_high_watermark(self, offset: int, deadline: float, epoch: int) -> bool:
-        """Wait until the high watermark reaches `offset`; False if `deadline` (trio's clock)
-        passes.
+        """Wait until the high watermark reaches `offset`. Returns False if `deadline` (trio's
+        clock) passes.
 
         `epoch` is the leader epoch that appended the records before `offset`. A later epoch may
-        have replaced them, and then the watermark says nothing about them.
+        have replaced them, and then the high watermark says nothing about them.
 
-        Raises NOT_LEADER_OR_FOLLOWER when `epoch` is over, NOT_ENOUGH_REPLICAS_AFTER_APPEND when
+        Raises NOT_LEADER_OR_FOLLOWER when `epoch` has ended, NOT_ENOUGH_REPLICAS_AFTER_APPEND when
         fewer than `min.insync.replicas` stayed in sync, KAFKA_STORAGE_ERROR when the disk failed.
         """
         with trio.CancelScope(deadline=deadline):
@@ -695,7 +702,7 @@ class Partition:
         return self.high_watermark >= offset
 
     def is_committed(self, offset: int, epoch: int) -> bool:
-        """Whether `wait_for_high_watermark` would return True at once."""
+        """Return whether `wait_for_high_watermark` would return True at once."""
         return (
             self.high_watermark >= offset
             and self.leads
@@ -704,9 +711,9 @@ class Partition:
         )
 
     async def wait_until_safe(self, offset: int, epoch: int) -> bool:
-        """Wait without a time limit until the high watermark has reached `offset`; False when the
-        leadership of `epoch` ends before that, or the disk. Too few in-sync replicas only make it
-        longer."""
+        """Wait without a timeout until the high watermark has reached `offset`. Returns False if
+        the leadership of `epoch` ends, or the disk fails, before that. While too few replicas are
+        in sync, it continues to wait."""
 
         def over() -> bool:
             return not self.leads or self.leader_epoch != epoch or self.offline is not None
@@ -717,7 +724,7 @@ class Partition:
         return not over()
 
     def _holds(self, epoch: int) -> bool:
-        """Whether records appended in `epoch` can still be acknowledged."""
+        """Return whether records appended in `epoch` can still be acknowledged."""
         return (
             self.leads
             and self.leader_epoch == epoch
@@ -726,8 +733,8 @@ class Partition:
         )
 
     async def wait_for_flush(self, offset: int, deadline: float) -> bool:
-        """Wait until the records below `offset` are synced, or no sync is wanted anymore. Raises
-        as the above."""
+        """Wait until the records below `offset` are synced, or no sync is required any longer.
+        Returns False if `deadline` passes. Raises KAFKA_STORAGE_ERROR when the disk failed."""
 
         def ready() -> bool:
             return self.synced_offset >= offset or not self._flushing
@@ -752,12 +759,13 @@ class Partition:
         self.touch()
 
     def fail(self, error: KafkaError) -> None:
-        """The disk failed: waiting and later calls raise `error`."""
+        """Take the partition offline, because its disk failed: waiting and later calls raise
+        `error`."""
         self.offline = without_frames(error)
         self._flushing = False
         self._wake_all()
 
     def stop(self) -> None:
-        """The partition is deleted or moved away."""
+        """End the partition, which was deleted or moved away."""
         self.leads = False
         self._wake_all()

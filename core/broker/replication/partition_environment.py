@@ -22,32 +22,32 @@ class Proposal(NamedTuple):
 
 
 class PartitionEnvironment(Protocol[P_contra]):
-    """The partition's environment: does work that must not run on the loop, or not now, and knows
-    the other brokers."""
+    """The environment of a partition: it does work that must not run on the event loop, or not now,
+    and knows the other brokers."""
 
     lag_s: float
     """`replica.lag.time.max.ms`, in seconds."""
 
     def now(self) -> float:
-        """Seconds of trio's clock."""
+        """Return the time of trio's clock, in seconds."""
         ...
 
     def broker(self, node_id: int) -> BrokerImage | None:
-        """A registered broker."""
+        """Return a registered broker, or None."""
         ...
 
     def propose(self, partition: P_contra) -> None:
-        """Ask the controller for the partition's `proposal`."""
+        """Request the partition's `proposal` from the controller."""
         ...
 
     def flush(self, partition: P_contra) -> None:
-        """Start a sync of the log; `partition.flushed` is called when it is through."""
+        """Start a sync of the log, which calls `partition.flushed` when it has finished."""
         ...
 
     def dropped(self, partition: P_contra) -> None:
-        """Segments were dropped: remove their files after `file.delete.delay.ms`."""
+        """Remove the files of dropped segments after `file.delete.delay.ms`."""
         ...
 
     def failed(self, partition: P_contra, error: StorageError) -> None:
-        """The disk failed in a way that could not be taken back."""
+        """Handle a failure of the disk that could not be undone."""
         ...

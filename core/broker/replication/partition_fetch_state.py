@@ -38,8 +38,8 @@ class PartitionFetchState:
         self.key = TopicIdPartition(partition.topic_id, partition.tp.partition)
         self.leader_epoch = partition.leader_epoch
         self.since = 0
-        """The number of the first request that may name it. Answers to earlier requests are
-        ignored: they are about a previous state."""
+        """The number of the first request that may include it. Responses to earlier requests are
+        ignored, because they are about a previous state."""
         self.known_position: FetchPosition | None = None
         """The position in the leader's fetch session; None if the session does not include the
         partition."""
@@ -49,5 +49,5 @@ class PartitionFetchState:
         """Whether the log is known to be a prefix of the leader's. Only needed if the leader does
         not check this itself."""
         self.in_sync = False
-        """Whether the last answer left nothing committed to fetch. A replica in sync is not
+        """Whether the last response contained all committed records. A replica in sync is not
         throttled."""

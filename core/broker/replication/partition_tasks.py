@@ -1,6 +1,6 @@
-"""The work on partitions' logs that must not run on the event loop, or not now: syncs, truncations,
-the removal of dropped segments and of marks of damage. Also what else a partition needs from its
-broker (partition_environment.py)."""
+"""Work on partitions' logs that must not run on the event loop, or not now: syncs, truncations, the
+removal of dropped segments and of marks of damage. It also provides the other services that a
+partition needs from its broker (partition_environment.py)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Registry(Protocol):
     image: MetadataImage
 
     def find(self, topic: str, partition: int) -> Partition | None:
-        """The partition, or None if this broker does not hold it."""
+        """Return the partition, or None if this broker does not have it."""
         ...
 
 
@@ -59,14 +59,14 @@ class PartitionTasks:
         self.propose = proposals.add
         self.failed = failures.fail_partition
         self.was_cut: list[Callable[[Partition, int], None]] = []
-        """Called with each partition whose log was truncated, and its new end."""
+        """Called with each partition whose log was truncated, and its new log end."""
 
     def now(self) -> float:
-        """Seconds of trio's clock."""
+        """Return the time of trio's clock, in seconds."""
         return self._clock.time()
 
     def broker(self, node_id: int) -> BrokerImage | None:
-        """A registered broker, as the last image that was committed here knows it."""
+        """Return a registered broker from the last image that was committed here."""
         return self._registry.image.brokers.get(node_id)
 
     def flush(self, partition: Partition) -> None:
@@ -74,8 +74,8 @@ class PartitionTasks:
         self._start_soon(self.sync, partition)
 
     async def sync(self, partition: Partition) -> None:
-        """Sync the partition's log, and tell the partition how far, or less far if the log was
-        truncated during the sync."""
+        """Sync the partition's log, and report the end of the synced records to the partition. This
+        is less than the log end at the start if the log was truncated during the sync."""
         log = partition.log
         end, started = log.state.log_end_offset, self.now()
         try:
@@ -89,7 +89,7 @@ class PartitionTasks:
     async def off_loop(
         self, partition: Partition, work: Callable[..., object], *args: object
     ) -> None:
-        """Truncate or restart a log in a thread; the caller keeps others away
+        """Truncate or restart a log in a thread. The caller keeps other tasks away
         (`Partition.busy`)."""
         log = partition.log
         try:
@@ -102,14 +102,14 @@ class PartitionTasks:
                 tell(partition, log.state.log_end_offset)
 
     def dropped(self, partition: Partition) -> None:
-        """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may
-        still be at them; and the other segments below the start of the log dropped."""
+        """Remove the files of dropped segments after `file.delete.delay.ms`, since readers may
+        still use them. Also drop the other segments below the log start."""
         self._start_soon(self._remove_segments, partition, partition.log.segments.deleted_files)
         if is_behind(partition.log):
             self._start_soon(self._drop_more, partition, partition.log)
 
     async def _drop_more(self, partition: Partition, log: Log) -> None:
-        """Drop some more segments; if that is not possible now, retention finds them later."""
+        """Drop some more segments. If that is not possible now, retention drops them later."""
         await trio.lowlevel.checkpoint()
         directory, start = log.log_dir, log.state.log_start_offset
         try:
@@ -154,5 +154,5 @@ class PartitionTasks:
         logger.info("%s is in sync again; it was damaged: %s", partition.tp, mark.damage.words)
 
     def _is_here(self, partition: Partition) -> bool:
-        """Whether the partition still exists, and its files with it."""
+        """Return whether the partition and its files still exist."""
         return self._registry.find(*partition.tp) is partition

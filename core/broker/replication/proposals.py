@@ -13,12 +13,12 @@ class Proposals:
         self._added = trio.Event()
 
     def add(self, partition: Partition) -> None:
-        """The partition has a `proposal`: request it soon."""
+        """Queue the partition, so that its `proposal` is soon requested."""
         self._due[partition] = None
         self._added.set()
 
     async def take(self) -> list[Partition]:
-        """All of them, which are none anymore; waits for the first."""
+        """Wait for a partition, and return all queued ones; the queue is then empty."""
         await self._added.wait()
         self._added = trio.Event()
         due, self._due = list(self._due), {}

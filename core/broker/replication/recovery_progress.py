@@ -1,5 +1,4 @@
-"""Reports progress to the operator while logs that were not closed are checked: a line now and then
-if that takes long."""
+"""Logs the progress of checking logs that were not closed, at intervals if the check takes long."""
 
 import logging
 import threading
@@ -7,7 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 logger = logging.getLogger("pk.recovery")
-"""Shown even where other loggers show only warnings, to explain a start that takes minutes."""
+"""Its lines are shown even if other loggers show only warnings, to explain a start that takes
+minutes."""
 
 EVERY_MS: Final = 2000
 _GB: Final = 1e9
@@ -37,17 +37,17 @@ class RecoveryProgress:
 
     @property
     def checked_bytes(self) -> int:
-        """How many bytes have been checked."""
+        """The number of bytes that have been checked."""
         return self._checked
 
     def log_done(self) -> None:
-        """One more log is open."""
+        """Count an opened log."""
         with self._lock:
             self._done += 1
             self._tell()
 
     def end(self) -> None:
-        """All logs are open. Logged only if progress was logged before."""
+        """End the recovery. This is logged only if progress was logged before."""
         if self._reported:
             seconds = (self._now_ms() - self._began_ms) / 1000
             logger.info("recovery took %.0f s and checked %.1f GB", seconds, self._checked / _GB)

@@ -1,9 +1,8 @@
 """The part of a partition's log that is in remote storage, as a broker reads it.
 
-Records that are not in memory are read in a number of threads of their own
-(`remote.log.reader.threads`), so that a slow store delays no disk. If a read takes longer than its
-reader waits, it continues, and its data stays in memory for a while: the reader finds it there when
-it reads again.
+Records that are not in memory are read in threads of their own (`remote.log.reader.threads`), so
+that a slow store does not delay the disks. If a read takes longer than its reader waits, it
+continues, and its data stays in memory for a while: the reader finds it there when it reads again.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from pk.core.log.txnindex import AbortedTxn
 logger = logging.getLogger("pk.remote")
 
 QUIET_S: Final = 60.0
-"""How often failed reads are logged."""
+"""The interval at which failed reads are logged, in seconds."""
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -54,11 +53,11 @@ class RemoteFound(NamedTuple):
 
     records: Slice
     aborted: list[AbortedTxn] | None
-    """For read_committed readers: the aborted transactions whose records to skip."""
+    """The aborted transactions whose records a read_committed reader must skip."""
 
 
 async def until_allowed(quota: Quota) -> None:
-    """Wait until a quota is not exceeded."""
+    """Wait until a quota is no longer exceeded."""
     wait_s = quota.wait_s
     while wait_s:
         await trio.sleep(wait_s)
@@ -76,7 +75,7 @@ class RemoteReads:
         clock: Clock,
         start_soon: Callable[..., None],
     ) -> None:
-        """`config` gives the configuration in force; `start_soon` runs a background task."""
+        """`config` returns the current configuration; `start_soon` starts a background task."""
         self._config = config
         self._clock = clock
         self._start_soon = start_soon
@@ -88,7 +87,7 @@ class RemoteReads:
             now.remote_log_manager_fetch_quota_window_size_seconds,
         )
         self.fetched_bytes = 0
-        """How much came from the store."""
+        """The number of bytes fetched from the store."""
         self.reader = RemoteReader(
             storage,
             cluster_id,
@@ -97,11 +96,11 @@ class RemoteReads:
         )
         self._limiter = trio.CapacityLimiter(now.remote_log_reader_threads)
         self._failures = 0
-        """How many reads failed since the last line of the log."""
+        """The number of reads that failed since the last log line."""
         self._quiet_until = 0.0
 
     def configure(self) -> None:
-        """Use the configuration in force."""
+        """Use the current configuration."""
         now = self._config()
         self.quota.rate = now.remote_log_manager_fetch_max_bytes_per_second
         self._limiter.total_tokens = now.remote_log_reader_threads
@@ -112,8 +111,8 @@ class RemoteReads:
         self.quota.passed(count)
 
     async def run(self, fn: Callable[[*Args], T], *args: *Args) -> T:
-        """Read something in a thread, when the quota allows it. Raises
-        KafkaError(KAFKA_STORAGE_ERROR) if the store fails."""
+        """Run a read in a thread, when the quota allows it. Raises KafkaError(KAFKA_STORAGE_ERROR)
+        if the store fails."""
         await until_allowed(self.quota)
         try:
             return await offload(fn, *args, limiter=self._limiter)
@@ -122,8 +121,8 @@ class RemoteReads:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"remote storage: {e}") from e
 
     async def run_unless_cached(self, fn: Callable[[*Args], T], *args: *Args) -> T:
-        """Like `run`, but on the loop if everything is in memory and its CRCs were checked. `fn`
-        must raise WouldBlock in a non-blocking read if not."""
+        """Like `run`, but on the event loop if everything is in memory and its CRCs were checked.
+        Otherwise `fn` must raise WouldBlock in a non-blocking read."""
         with suppress(WouldBlock), non_blocking():
             return fn(*args)
         return await self.run(fn, *args)
@@ -137,12 +136,12 @@ class RemoteReads:
             self._start_soon(self._load_ahead, segment, number)
 
     async def _load_ahead(self, segment: RemoteSegment, number: int) -> None:
-        # A consumer that needs the chunk fetches again, and gets the error.
+        # If the load fails, a consumer that needs the chunk fetches it again, and gets the error.
         with suppress(RemoteStorageError):
             await offload(self.reader.load_ahead, segment, number, limiter=self._limiter)
 
     def _failed(self, error: RemoteStorageError) -> None:
-        """Log the first failure of each minute: readers retry all the time."""
+        """Log the first failure of each minute, since readers retry all the time."""
         self._failures += 1
         now = self._clock.time()
         if now >= self._quiet_until:
@@ -150,8 +149,8 @@ class RemoteReads:
             self._failures, self._quiet_until = 0, now + QUIET_S
 
     async def within(self, timeout_s: float, read: Callable[[], Awaitable[None]]) -> bool:
-        """Run the coroutine function `read` as a background task, and wait for it up to
-        `timeout_s`; returns whether it ended. It must not raise."""
+        """Run the coroutine function `read`, which must not raise, as a background task, and wait
+        for it for `timeout_s`. Returns whether it has ended."""
         done = trio.Event()
 
         async def run() -> None:
@@ -167,12 +166,12 @@ class RemoteReads:
 
     @property
     def fetch_wait_s(self) -> float:
-        """How long a fetch waits for the store."""
+        """How long a fetch waits for the store, in seconds."""
         return self._config().remote_fetch_max_wait_ms / 1000
 
     @property
     def search_wait_s(self) -> float:
-        """How long ListOffsets waits for the store."""
+        """How long ListOffsets waits for the store, in seconds."""
         return self._config().remote_list_offsets_request_timeout_ms / 1000
 
 
@@ -183,23 +182,24 @@ class RemoteLog:
         self.segments = segments
         self.reads = reads
         self.is_current = False
-        """Whether all records about its segments were read, as of the begin of this leadership."""
+        """Whether all records about its segments were read, as of the start of this leadership."""
 
     def highest_copied(self, log: Log) -> tuple[int, int]:
-        """(offset, epoch): the last offset of `log` that was copied; (-1, -1) if none was."""
+        """Return (offset, epoch) of the last offset of `log` that was copied; (-1, -1) if none
+        was."""
         return highest_copied(self.segments, log.state.epochs.entries, log.state.log_end_offset)
 
     def copied_to(self, log: Log) -> int:
-        """The last offset up to which everything on this broker's disk was copied; one before the
-        first if that was not."""
+        """Return the last offset up to which all local records were copied; one before the first
+        local record if that one was not."""
         state = log.state
         start = max(state.log_start_offset, state.local_log_start_offset)
         return copied_to(self.segments, state.epochs.entries, start, state.log_end_offset)
 
     def last_before_local(self, log: Log) -> RemoteSegment | None:
-        """If leader epochs of `log` before its first local segment are unknown: the segment that
-        has them, since it reaches there. If there are several after an unclean election, the one
-        with the newest epoch that can come before the local ones."""
+        """Return the segment that has the leader epochs of `log` before its first local segment, if
+        these are unknown. After an unclean election there may be several such segments; the result
+        is the one with the newest epoch that can precede the local ones."""
         state, lineage = log.state, log.state.epochs.entries
         local_start = state.local_log_start_offset
         known_from = lineage[0].start_offset if lineage else local_start
@@ -217,7 +217,7 @@ class RemoteLog:
         return best[1] if best is not None else None
 
     def first_offset(self, log: Log) -> int:
-        """The first offset from the start of `log` on that is in either tier, in any epoch."""
+        """Return the first offset from the log start on that is in either tier, in any epoch."""
         state = log.state
         start, local_start = state.log_start_offset, state.local_log_start_offset
         if start >= local_start or self.has(log, start, start):
@@ -230,21 +230,22 @@ class RemoteLog:
         return max(start, min([*starts, local_start]))
 
     def has(self, log: Log, start_offset: int, end_offset: int) -> bool:
-        """Whether all offsets of `log` from `start_offset` to `end_offset` can be read."""
+        """Return whether all offsets of `log` from `start_offset` to `end_offset` have been
+        copied."""
         state = log.state
         lineage = state.epochs.entries
         copied = copied_to(self.segments, lineage, start_offset, state.log_end_offset)
         return copied >= end_offset
 
     def copy_lag(self, log: Log) -> tuple[int, int]:
-        """The bytes and the number of closed segments of `log` that were not copied."""
+        """Return the number of bytes and of closed segments of `log` that were not copied."""
         copied = self.copied_to(log)
         due = [s.size for s in log.state.segments[:-1] if s.base_offset > copied]
         return sum(due), len(due)
 
     def range_at(self, log: Log, offset: int) -> RemoteRange:
-        """The segment that has `offset` of `log`. Raises KafkaError: OFFSET_OUT_OF_RANGE, or
-        REPLICA_NOT_AVAILABLE while not all is known."""
+        """Return the segment that has `offset` of `log`. Raises KafkaError: OFFSET_OUT_OF_RANGE, or
+        REPLICA_NOT_AVAILABLE while not all segments are known."""
         found = range_at(self.segments, log.state.epochs.entries, offset, log.state.log_end_offset)
         if found is None:
             if not self.is_current:
@@ -258,8 +259,9 @@ class RemoteLog:
         return found
 
     async def fetch(self, log: Log, offset: int, bytes_max: int, committed: bool) -> RemoteFound:
-        """The batches from the one that contains `offset` on, at most `bytes_max` bytes, the first
-        one whole. Raises KafkaError as `range_at`, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE."""
+        """Return the batches from the one that contains `offset` on, at most `bytes_max` bytes, the
+        first one whole. Raises KafkaError: the errors of `range_at`, KAFKA_STORAGE_ERROR,
+        CORRUPT_MESSAGE."""
         reader, at = self.reads.reader, offset
         while at < log.state.local_log_start_offset:
             found = self.range_at(log, at)
@@ -276,9 +278,9 @@ class RemoteLog:
         return RemoteFound(EMPTY, [] if committed else None)
 
     async def _aborted(self, log: Log, at: int, offset: int, end: int) -> list[AbortedTxn]:
-        """The aborted transactions with records in [offset, end), which were found in the segment
-        with the offset `at`. A transaction is in the index of the segment with its marker, which
-        may be a later one, remote or local."""
+        """Return the aborted transactions with records in [offset, end), which were found in the
+        segment with the offset `at`. A transaction is in the index of the segment with its marker,
+        which may be a later one, remote or local."""
         state, aborted_txns = log.state, list[AbortedTxn]()
         for segment in list(
             with_aborted(self.segments, state.epochs.entries, at, state.local_log_start_offset)
@@ -304,8 +306,8 @@ class RemoteLog:
     async def offset_for_time(
         self, log: Log, timestamp: int, end_offset: int
     ) -> FoundTimestamp | None:
-        """The first record of the remote segments, before `end_offset`, that is not earlier than
-        `timestamp`. Raises KafkaError as `fetch`."""
+        """Return the first record in remote segments, before `end_offset`, that is not earlier than
+        `timestamp`. Raises KafkaError like `fetch`."""
         at = log.state.log_start_offset
         while at < end_offset:
             found = self.range_at(log, at)
@@ -319,8 +321,8 @@ class RemoteLog:
         return None
 
     async def max_timestamp(self, log: Log, end_offset: int) -> FoundTimestamp | None:
-        """The first record with the latest timestamp of the remote segments before `end_offset`.
-        Raises KafkaError as `fetch`."""
+        """Return the first record with the latest timestamp in remote segments, before
+        `end_offset`. Raises KafkaError like `fetch`."""
         at, latest = log.state.log_start_offset, None
         while at < end_offset:
             found = self.range_at(log, at)
@@ -333,7 +335,7 @@ class RemoteLog:
 
 
 def as_error(error: Exception) -> KafkaError:
-    """The error that a reader gets for what a read raised."""
+    """Return the error that a reader gets for an exception of a read."""
     if isinstance(error, KafkaError):
         return without_frames(error)
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))

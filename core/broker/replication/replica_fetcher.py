@@ -1,18 +1,19 @@
 """Fetches from one leader: all partitions that this broker follows there, in one fetch session
 (KIP-227).
 
-A fetcher is a task with its own channel to the leader, since an answer that waits for records
-delays the answers after it. A request names the partitions whose position has changed since the
-previous request; the leader remembers the others. It carries the epoch of the last record of each
-log, and the leader answers with the offset at which the logs diverge, if they do (KIP-595). Then
-the log is truncated (core/broker/replication/truncation.py) and fetched again.
+A fetcher is a task with its own channel to the leader, since a response that waits for records
+delays the responses after it. A request lists the partitions whose position has changed since the
+previous request; the leader remembers the others. It has the epoch of the last record of each log,
+and the leader responds with the offset at which the logs diverge, if they do (KIP-595). Then the
+log is truncated (core/broker/replication/truncation.py) and fetched again.
 
 One request waits at the leader for new records. When partitions are added during that wait (their
-leader is new), the next request follows at once; the leader then answers the first, so replication
-never waits for the end of a long poll.
+leader is new), the next request follows at once. The leader then responds to the first, so new
+partitions never wait for the end of a long poll.
 
-Whole batches arrive; they are checked by their CRC and written unchanged. Nothing awaits between
-reading a partition's state and appending to its log; after an await, the state is read again.
+The leader sends whole batches; their CRCs are checked, and they are written unchanged. Nothing
+awaits between reading a partition's state and appending to its log; after an await, the state is
+read again.
 """
 
 from __future__ import annotations
@@ -54,21 +55,22 @@ logger = logging.getLogger("pk.replication")
 
 CONNECT_MS: Final = 5_000
 UNREGISTERED_S: Final = 0.05
-"""How often a broker that is not registered looks whether it is."""
+"""How often a broker that is not registered checks whether it is, in seconds."""
 BACKOFF_S_MIN: Final = 0.01
-"""The first wait after a failure; it doubles up to `replica.fetch.backoff.ms`. The leader may only
-be a little behind with the image that makes it one."""
+"""The first pause after a failure, in seconds; it doubles up to `replica.fetch.backoff.ms`. It is
+short, because the new leader may only not have applied the image yet."""
 AN_INSTANT_S: Final = 1e-6
-"""A wait that is shorter is none: added to the time it may not change it, and would never end."""
+"""A shorter wait, in seconds, counts as none: adding it to the time might not change the time, so
+it would never end."""
 APPENDED_AT_ONCE: Final = 1 << 20
-"""Bytes that are appended between two checkpoints."""
+"""The number of bytes that are appended between two checkpoints."""
 VERSION_DIVERGING_EPOCH: Final = 12
 VERSION_REPLICA_STATE: Final = 15
 FETCH: Final = 1
 
 STOPPED_S_MIN: Final = 0.2
 STOPPED_S_MAX: Final = 5.0
-"""The longest time until a follower that stopped tries again."""
+"""The longest pause before a follower that stopped tries again, in seconds."""
 
 SESSION_ERRORS: Final = frozenset(
     {
@@ -87,11 +89,11 @@ PASSING: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""One of us has not heard yet what the other has: the image tells."""
+"""The errors that mean that one of the brokers has not applied the current image yet."""
 
 
 class _Asked:
-    """A request under way."""
+    """A request without a response so far."""
 
     __slots__ = ("answer", "error", "full", "number")
 
@@ -109,18 +111,18 @@ class FetcherEnvironment(Struct, frozen=True):
     replicas: Replicas
     peers: Peers
     quota: Quota
-    """Bounds what throttled replicas take."""
+    """Limits the fetches of throttled replicas."""
     disconnected_leaders: DisconnectedLeaders
-    """Hears of lost connections to leaders."""
+    """Notified of lost connections to leaders."""
     replica_logs: ReplicaLogs
-    """Tells the controller of partitions that stopped (log_reconciler.py)."""
+    """Reports partitions that stopped to the controller (log_reconciler.py)."""
 
 
 class ReplicaFetcher:
-    """Everything this broker fetches from one leader by one channel. `run` is its task."""
+    """Fetches partitions from one leader over one channel. `run` is its task."""
 
     def __init__(self, leader: int, index: int, environment: FetcherEnvironment) -> None:
-        """`index` says which of `num.replica.fetchers` it is."""
+        """`index` is the fetcher's number among `num.replica.fetchers`."""
         self.leader = leader
         self.index = index
         self.scope = trio.CancelScope()
@@ -130,21 +132,21 @@ class ReplicaFetcher:
         self._quota = environment.quota
         self._fetch_states: dict[TopicIdPartition, PartitionFetchState] = {}
         self._dirty: dict[TopicIdPartition, PartitionFetchState] = {}
-        """Those whose position the leader may not know."""
+        """The partitions whose position the leader may not know."""
         self._forgotten: dict[TopicIdPartition, str] = {}
-        """Those that the leader's session knows and that are not fetched anymore."""
+        """The partitions in the leader's session that are no longer fetched."""
         self._paused: dict[TopicIdPartition, PartitionFetchState] = {}
         self._to_flush: dict[Partition, None] = {}
-        """Those whose new records must be synced before the leader counts on them."""
+        """The partitions whose new records must be synced before the leader may count them."""
         self._moved = trio.Event()
-        """Set when something happened that the task may wait for."""
+        """Set when something happens for which the task may be waiting."""
         self._urgent = False
-        """Whether partitions came that the request under way does not name."""
+        """Whether partitions were added that the current request does not include."""
         self._number = 0
         self._session_id = 0
         self._session_epoch = 0
         self._refused = False
-        """Whether the leader had no place for a session."""
+        """Whether the leader did not open a session."""
         self._backoff_s = 0.0
         self._reconciler = LogReconciler(self._state, self._replicas, self)
 
@@ -152,7 +154,7 @@ class ReplicaFetcher:
         return len(self._fetch_states)
 
     def add(self, partition: Partition) -> None:
-        """Start to fetch a partition; one under way starts again, in its new leader epoch."""
+        """Start to fetch a partition, or start again in its new leader epoch."""
         fetch_state = PartitionFetchState(partition)
         fetch_state.since = self._number + 1
         old = self._fetch_states.pop(fetch_state.key, None)
@@ -166,7 +168,7 @@ class ReplicaFetcher:
         self._moved.set()
 
     def remove(self, partition: Partition) -> None:
-        """Stop fetching it; a truncation under way finishes."""
+        """Stop fetching a partition; a current truncation finishes."""
         fetch_state = self._fetch_states.pop(
             TopicIdPartition(partition.topic_id, partition.tp.partition), None
         )
@@ -180,7 +182,7 @@ class ReplicaFetcher:
             self._forgotten[fetch_state.key] = fetch_state.partition.tp.topic
 
     def is_current(self, fetch_state: PartitionFetchState) -> bool:
-        """Whether it is still fetched, in the epoch of the request."""
+        """Return whether the partition is still fetched, in the epoch of the request."""
         return (
             self._fetch_states.get(fetch_state.key) is fetch_state
             and fetch_state.partition.offline is None
@@ -215,7 +217,8 @@ class ReplicaFetcher:
         return await peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
 
     async def _fetch_over(self, channel: Channel) -> Exception:
-        """Fetch over one channel until it breaks, or the leader refuses; returns why."""
+        """Fetch over one channel until it breaks, or the leader refuses a request. Returns the
+        error."""
         self._reset_session()
         disconnected_leaders = self._environment.disconnected_leaders
         channel.when_lost(lambda: disconnected_leaders.lost(self.leader))
@@ -227,7 +230,7 @@ class ReplicaFetcher:
             channel.close()
 
     async def _go_on(self, channel: Channel) -> NoReturn:
-        """Request after request, until one fails."""
+        """Send requests and handle responses until a request fails."""
         under_way: deque[_Asked] = deque()
         while True:
             if channel.version_of(FETCH) < VERSION_DIVERGING_EPOCH:
@@ -250,7 +253,7 @@ class ReplicaFetcher:
             while first.answer is None and not (len(under_way) == 1 and self._may_overtake(first)):
                 if first.error is not None:
                     raise without_frames(first.error)
-                # A partition whose pause is over still waits if no other request may follow.
+                # A partition whose pause has ended still waits if no other request may follow.
                 may_follow = len(under_way) == 1 and self._has_session(first)
                 await self._wait(self._paused_for() if may_follow else inf)
             if first.answer is not None:
@@ -258,8 +261,8 @@ class ReplicaFetcher:
                 await self._take(channel, under_way.popleft(), first.answer)
 
     def _may_overtake(self, asked: _Asked) -> bool:
-        """Whether another request may follow before this one is answered: not if this one opens
-        the session."""
+        """Return whether another request may follow before this one gets its response: not if this
+        one opens the session."""
         if not self._has_session(asked):
             return False
         return self._urgent or (bool(self._paused) and not self._paused_for())
@@ -274,7 +277,7 @@ class ReplicaFetcher:
         self._moved.set()
 
     async def _wait(self, timeout_s: float) -> None:
-        """Until something happens, or the time is up."""
+        """Wait until something happens, or the timeout expires."""
         if timeout_s == inf:
             await self._moved.wait()
         else:
@@ -285,8 +288,8 @@ class ReplicaFetcher:
     # --- requests ---
 
     def _reset_session(self) -> None:
-        """The leader's session is not what we think: the next request opens a new one, and names
-        everything."""
+        """Make the next request open a new session with all partitions, because the leader's
+        session is not as expected."""
         self._session_epoch = 0
         self._forgotten.clear()
         for fetch_state in self._fetch_states.values():
@@ -295,7 +298,7 @@ class ReplicaFetcher:
                 self._dirty[fetch_state.key] = fetch_state
 
     def _request(self, version: int) -> FetchRequest | None:
-        """The next request; None if there is nothing to fetch."""
+        """Return the next request, or None if there is nothing to fetch."""
         self._resume()
         config, state = self._state.config, self._state
         topics: dict[str, FetchTopic] = {}
@@ -327,7 +330,8 @@ class ReplicaFetcher:
         self._number += 1
         opening = self._session_epoch == 0
         request = FetchRequest(
-            # A session is opened at once: only behind that answer may another request follow.
+            # The request that opens a session does not wait: only after its response may another
+            # request follow.
             max_wait_ms=0 if opening and not self._refused else config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
@@ -353,7 +357,7 @@ class ReplicaFetcher:
         position: FetchPosition,
         version: int,
     ) -> None:
-        """Put the partition's position into the request."""
+        """Add the partition's position to the request."""
         partition = fetch_state.partition
         name, number = partition.tp
         topic = topics.get(name)
@@ -381,7 +385,7 @@ class ReplicaFetcher:
     # --- partitions that have to wait ---
 
     def _pause(self, fetch_state: PartitionFetchState, wait_s: float) -> None:
-        """Leave it out for a while; it has to be named again then."""
+        """Leave the partition out of requests for a while; then it must be listed again."""
         fetch_state.paused_until = self._replicas.clock.time() + wait_s
         if fetch_state.known_position is not None:
             fetch_state.known_position = None
@@ -398,7 +402,8 @@ class ReplicaFetcher:
                     self._dirty[key] = fetch_state
 
     def _paused_for(self) -> float:
-        """Seconds until the first paused partition is due; infinite if none is paused."""
+        """Return the seconds until the first paused partition is due; infinity if none is
+        paused."""
         if not self._paused:
             return inf
         until = min(fetch_state.paused_until for fetch_state in self._paused.values())
@@ -408,7 +413,7 @@ class ReplicaFetcher:
     def fail(
         self, fetch_state: PartitionFetchState, why: str, level: int = logging.WARNING
     ) -> None:
-        """Something is wrong with it: try again later, and later each time."""
+        """Log an error of the partition, and pause it, longer each time."""
         fetch_state.backoff_s = min(
             max(fetch_state.backoff_s * 2, BACKOFF_S_MIN), self._backoff_s_max
         )
@@ -421,10 +426,10 @@ class ReplicaFetcher:
         )  # fmt: skip
         self._pause(fetch_state, fetch_state.backoff_s)
 
-    # --- answers ---
+    # --- responses ---
 
     async def _take(self, channel: Channel, asked: _Asked, answer: FetchResponse) -> None:
-        """Act on an answer: append, truncate, restart, or retry. Raises KafkaError if the leader
+        """Handle a response: append, truncate, restart, or retry. Raises KafkaError if the leader
         refused the whole request."""
         if answer.error_code in SESSION_ERRORS:
             self._reset_session()
@@ -436,7 +441,7 @@ class ReplicaFetcher:
         if asked.full and answer.session_id:
             self._session_id, self._session_epoch = answer.session_id, 1
         elif answer.session_id != self._session_id or not answer.session_id:
-            # It has no place for a session, or has closed ours.
+            # The leader has no space for a session, or has closed this one.
             self._session_id = answer.session_id
             self._reset_session()
         news = _News()
@@ -455,7 +460,7 @@ class ReplicaFetcher:
             await self._flush(news.to_flush)
 
     def _find(self, topic_id: Uuid, topic: str, number: int) -> PartitionFetchState | None:
-        if topic_id == ZERO_UUID:  # a version that goes by names
+        if topic_id == ZERO_UUID:  # a version that identifies topics by name
             partition = self._replicas.find(topic, number)
             topic_id = partition.topic_id if partition is not None else ZERO_UUID
         return self._fetch_states.get(TopicIdPartition(topic_id, number))
@@ -502,8 +507,8 @@ class ReplicaFetcher:
                 self._give_up(fetch_state)
 
     def _give_up(self, fetch_state: PartitionFetchState) -> None:
-        """Stop fetching it, after an unexpected error, until its leader epoch changes. As in Kafka,
-        it falls out of the ISR, and the other partitions are unaffected."""
+        """Stop fetching the partition, after an unexpected error, until its leader epoch changes.
+        As in Kafka, the replica drops out of the ISR, and the other partitions are unaffected."""
         partition = fetch_state.partition
         logger.exception(
             "%s: stopped fetching from broker %d in epoch %d: failed at offset %d",
@@ -512,7 +517,8 @@ class ReplicaFetcher:
         self.remove(partition)
 
     def stop(self, fetch_state: PartitionFetchState, stop: Stop) -> None:
-        """It may not be truncated. Report it to the controller, and try again later."""
+        """Report to the controller that the partition may not be truncated, and try it again
+        later."""
         before = fetch_state.partition.stopped
         fetch_state.partition.stopped = stop._replace(why=before.why if before is not None else "")
         fetch_state.backoff_s = min(max(fetch_state.backoff_s * 2, STOPPED_S_MIN), STOPPED_S_MAX)
@@ -526,7 +532,7 @@ class ReplicaFetcher:
         self._dirty[fetch_state.key] = fetch_state
         try:
             await self._append_pieces(fetch_state, records, news)
-        finally:  # what lies before a batch that is refused is there too
+        finally:  # the batches before a refused one are in the log
             if partition.must_flush:
                 news.to_flush.append(partition)
 
@@ -545,8 +551,8 @@ class ReplicaFetcher:
                         return
                 log = partition.log
                 if base < log.state.log_end_offset == log.state.log_start_offset:
-                    # The leader's log begins inside of this batch (DeleteRecords), and ours is
-                    # empty.
+                    # The leader's log begins in the middle of this batch (DeleteRecords), and this
+                    # log is empty.
                     await self._reconciler.restart(fetch_state, base)
                     if not self.is_current(fetch_state):
                         return
@@ -555,30 +561,31 @@ class ReplicaFetcher:
                 news.appended += end - begin
 
     async def _flush(self, partitions: Iterable[Partition]) -> None:
-        """Sync as `flush.messages` requires before the next fetch reports it to the leader."""
+        """Sync as `flush.messages` requires, before the next fetch reports the records to the
+        leader."""
         async with trio.open_nursery() as nursery:
             for partition in list(partitions):
                 nursery.start_soon(self._replicas.tasks.sync, partition)
 
 
 class _News:
-    """The work that an answer requires beyond appending."""
+    """The work that a response requires beyond appending."""
 
     __slots__ = ("appended", "cuts", "moved", "out_of_range", "to_flush")
 
     def __init__(self) -> None:
         self.appended = 0
-        """Bytes since the last checkpoint."""
+        """The number of bytes appended since the last checkpoint."""
         self.cuts: list[Divergence] = []
         self.out_of_range: list[PartitionFetchState] = []
         self.moved: list[PartitionFetchState] = []
-        """Those whose next offset is only in remote storage."""
+        """The partitions whose next offset is only in remote storage."""
         self.to_flush: list[Partition] = []
 
 
 def _pieces(view: memoryview, log_end_offset: int) -> Iterator[tuple[int, int, int]]:
-    """(begin, end, base offset) of runs of whole batches that are not all in the log yet, each
-    about as large as may be appended at once. Raises CorruptBatch."""
+    """Yield (begin, end, base offset) of runs of whole batches that are not all in the log yet,
+    each about as large as may be appended at once. Raises CorruptBatch."""
     begin = end = base = 0
     if len(view) > HEADER_BYTES:
         for position, header in iter_headers(view):

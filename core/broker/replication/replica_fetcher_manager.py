@@ -1,10 +1,10 @@
 """Assigns partitions to the fetchers of a broker: one for each leader and each of
 `num.replica.fetchers`.
 
-The fetchers follow the images. Before an image comes into force, `release` releases every partition
+The fetchers follow the images. Before an image takes effect, `release` releases every partition
 whose leader, leader epoch or presence it changes, and waits until none of these is being truncated.
-After that, `follow` hands each to the fetcher of its new leader. In between, nothing is appended to
-them, so a partition never changes its role while an answer is only partly processed.
+After that, `follow` assigns each to the fetcher of its new leader. In between, nothing is appended
+to them, so a partition never changes its role while a response is only partly processed.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class ReplicaFetcherManager:
         return iter(self._fetchers.values())
 
     def leader_of(self, partition: Partition) -> int | None:
-        """The broker from which a partition is fetched, or None."""
+        """Return the broker from which a partition is fetched, or None."""
         fetcher = self._of.get(partition)
         return fetcher.leader if fetcher is not None else None
 
     async def release(self, found: Changes) -> None:
-        """Stop fetching partitions to which `found` gives another leader, another epoch or no
-        leader, or all if it reassigns partitions among fetchers. Returns when none of them is
-        being truncated."""
+        """Stop fetching partitions for which `found` has another leader, another epoch or no
+        leader, or all if it reassigns partitions among fetchers. Returns when none of them is being
+        truncated."""
         released: list[Partition] = []
         for topic in found.topics_deleted:
             for one in topic.partitions:
@@ -69,7 +69,7 @@ class ReplicaFetcherManager:
         for partition in released:
             self._remove(partition)
             await let_others_run()
-        # All are released by now, so none of them is truncated again.
+        # All are released by now, so none of them will be truncated again.
         for partition in released:
             await let_others_run()
             if partition.busy:
@@ -85,13 +85,13 @@ class ReplicaFetcherManager:
         )
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
-        """Start the fetches that the image, now in force, requires."""
+        """Start the fetches that the image requires, which is current now."""
         if self._state.config.num_replica_fetchers != self._count:
             self._count = self._state.config.num_replica_fetchers
             changed = iter([partition.tp for partition in self._replicas])
         else:
             changed = chain((change.tp for change in found.partitions), (p.tp for p in opened))
-        # One that was opened may come twice, which changes nothing.
+        # An opened partition may be listed twice, which does no harm.
         for tp in changed:
             await let_others_run()
             partition = self._replicas.find(*tp)
@@ -122,5 +122,6 @@ class ReplicaFetcherManager:
             fetcher.remove(partition)
 
     def _index(self, tp: TopicPartition) -> int:
-        """One of the fetchers of a leader: the same for a partition in every life of the broker."""
+        """Return the index of a partition's fetcher among those of its leader: the same in every
+        run of the broker."""
         return (crc32(tp.topic.encode()) + tp.partition) % self._count

@@ -3,8 +3,8 @@ longest log leads next (core/meta/unclean_recovery.py), those that were found da
 broker started or while it runs, and those of followers that stopped, since the controller decides
 whether they continue (log_reconciler.py).
 
-This broker neither leads nor follows a partition without a leader, so the log stays as it was
-reported until another image comes. Each log is reported once to each controller, in each
+This broker neither leads nor follows a partition without a leader, so the log does not change after
+its report until another image arrives. Each log is reported once to each controller, in each
 incarnation and leader epoch. A report that fails is sent again.
 """
 
@@ -38,7 +38,7 @@ logger = logging.getLogger("pk.replication")
 RETRY_S: Final = 0.1
 TIMEOUT_MS: Final = 5_000
 LOGS_MAX: Final = 2_000
-"""The number of logs in one request at most."""
+"""The maximum number of logs in one request."""
 
 FINAL: Final = frozenset(
     {
@@ -54,7 +54,7 @@ image shows that, and the broker reports again."""
 
 
 class ReplicaLogs:
-    """See the top of this file. One for each broker."""
+    """Reports logs. One for each broker."""
 
     def __init__(
         self, state: BrokerState, replicas: Replicas, controller_client: NodeToController
@@ -64,13 +64,13 @@ class ReplicaLogs:
         self._controller_client = controller_client
         self._due: dict[TopicIdPartition, None] = {}
         self._told: tuple[int, int] = (-1, -1)
-        """The controller's and this broker's epoch under which everything was reported."""
+        """The epochs of the controller and of this broker under which everything was reported."""
         self._more = trio.Event()
         self._damaged: set[TopicIdPartition] = set()
-        """Those that the controller knows to have damaged segments."""
+        """The partitions that the controller knows to have damaged segments."""
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
-        """Report partitions without a leader in the image, now in force."""
+        """Report partitions without a leader in the image, which is current now."""
         now = (self._state.image.controller_epoch, self._state.broker_epoch)
         if now != self._told:
             self._told = now
@@ -96,22 +96,22 @@ class ReplicaLogs:
             self._more.set()
 
     def _add(self, partition: Partition) -> None:
-        """Have a log reported if its partition has no leader, or it has damaged segments."""
+        """Queue the report of a log if its partition has no leader, or it has damaged segments."""
         if partition.image is not None and (
             partition.leader == NO_LEADER or partition.log.damaged_segments
         ):
             self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
 
     def _add_marked(self, partition: Partition) -> None:
-        """A new controller does not know yet about the damage that this broker found at startup. A
-        replica in the ISR counts as undamaged again."""
+        """Queue the report of a log that this broker found damaged at its start, which a new
+        controller does not know yet. A replica in the ISR counts as undamaged again."""
         image = partition.image
         if partition.log.mark is not None and image and self._state.node_id not in image.isr:
             self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
 
     async def report_damage(self) -> None:
         """Report damaged logs. This happens before this broker is unfenced, because it could
-        otherwise lead on the strength of records that it has lost."""
+        otherwise be elected although it has lost records."""
         due: list[TopicIdPartition] = []
         for partition in list(self._replicas):
             await let_others_run()
@@ -122,13 +122,12 @@ class ReplicaLogs:
                 await trio.sleep(RETRY_S)
 
     def changed(self, partition: Partition) -> None:
-        """A follower stopped, or it is known of other segments that they are damaged: tell the
-        controller."""
+        """Report that a follower stopped, or that the log's damaged segments changed."""
         self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
         self._more.set()
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Send reports until cancelled."""
         while True:
             await self._more.wait()
             self._more = trio.Event()
@@ -143,7 +142,7 @@ class ReplicaLogs:
                 await trio.sleep(RETRY_S)
 
     async def _report(self, due: list[TopicIdPartition]) -> bool:
-        """Whether the controller has the rest of `due`."""
+        """Send one request. Returns whether the controller has accepted all reports in `due`."""
         request = self._request(due)
         if not request.topics:
             return True
@@ -177,7 +176,8 @@ class ReplicaLogs:
         return not refused
 
     def _decided(self, key: TopicIdPartition, log: ReplicaLog, result: PartitionResult) -> None:
-        """The controller compared the log of a follower that stopped with its leader's."""
+        """Apply the decision of the controller, which compared the log of a stopped follower with
+        its leader's."""
         topic = self._state.image.topic_by_id(key.topic_id)
         partition = self._replicas.find(topic.name, key.partition) if topic is not None else None
         if partition is None or partition.leader_epoch != log.leader_epoch:
@@ -208,7 +208,7 @@ class ReplicaLogs:
         )
 
     def _log(self, key: TopicIdPartition) -> ReplicaLog | None:
-        """The report on a log; None if there is nothing left to report."""
+        """Return the report on a log, or None if there is nothing left to report."""
         topic = self._state.image.topic_by_id(key.topic_id)
         known = topic.partition(key.partition) if topic is not None else None
         if topic is None or known is None:
@@ -235,7 +235,7 @@ class ReplicaLogs:
 
 
 def described(partition: Partition) -> ReplicaLog:
-    """A partition's log as it is reported."""
+    """Return the report on a partition's log."""
     log, mark, stopped = partition.log, partition.log.mark, partition.stopped
     return ReplicaLog(
         partition_index=partition.tp.partition,

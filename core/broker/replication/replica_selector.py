@@ -1,8 +1,8 @@
-"""The replica nearest to a consumer (KIP-392, `replica.selector.class`).
+"""Finds the replica nearest to a consumer (KIP-392, `replica.selector.class`).
 
-Kafka's RackAwareReplicaSelector: of the in-sync replicas in the consumer's rack that hold the
-offset it asks for, the leader if it is one of them, else the one that is furthest; if there is
-none, the leader.
+This is Kafka's RackAwareReplicaSelector. Of the in-sync replicas in the consumer's rack that have
+the offset, it selects the leader if it is one of them, else the one with the highest log end; if
+there is none, the leader.
 """
 
 from pk.core.broker.replication.partition import Partition
@@ -12,8 +12,8 @@ from pk.core.meta.image import MetadataImage
 def nearest_replica(
     partition: Partition, image: MetadataImage, rack: str, listener: str, offset: int
 ) -> int:
-    """The follower that a consumer in `rack`, which came through `listener`, had better read
-    `offset` from; -1 for the leader, which this broker is."""
+    """Return the follower from which a consumer in `rack`, connected to `listener`, should read
+    `offset`; -1 for the leader, which is this broker."""
     ourselves = image.brokers.get(partition.node_id)
     if ourselves is not None and ourselves.rack == rack:
         return -1

@@ -1,13 +1,13 @@
 """The partitions that this broker holds, and the changes to them when the image changes.
 
-A change has three steps, so that no request sees it half done: `prepare` creates and opens new logs
-(off the loop), `commit` adds and removes partitions, letting other tasks run between them, and
-`deletion.delete` renames the logs of deleted partitions. Only `Broker.publish` calls these, one
+A change has three steps, so that no request sees a part of it: `prepare` creates and opens new logs
+(off the event loop), `commit` adds and removes partitions, letting other tasks run between them,
+and `deletion.delete` renames the logs of deleted partitions. Only `Broker.publish` calls these, one
 after another: nothing else adds or removes a partition.
 
 The parts: `opener` opens logs and knows which partitions are offline, `failures` takes directories
-of failed disks offline, `tasks` does the work on logs that must not run on the loop, and `deletion`
-deletes logs.
+of failed disks offline, `tasks` does the work on logs that must not run on the event loop, and
+`deletion` deletes logs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Uncommitted(NamedTuple):
     """The part of an image that `Replicas.commit` leaves to `Replicas.commit_internal`."""
 
     gone: list[Partition]
-    """The partitions that are removed already, and must be retired."""
+    """The partitions that are already removed, and whose logs must be deleted."""
     deleted: list[TopicImage]
     changed: list[tuple[TopicPartition, PartitionImage]]
 
@@ -91,16 +91,16 @@ class Replicas:
         )
         self.deletion = LogDeletion(dirs, background.start_soon)
         self.damage_met: list[Callable[[Partition], None]] = []
-        """Called with a partition in whose log a read has met damage."""
+        """Called with a partition when a read has found damage in its log."""
 
     def find(self, topic: str, partition: int) -> Partition | None:
-        """The partition, or None if this broker does not hold it."""
+        """Return the partition, or None if this broker does not hold it."""
         return self._by_topic.get(topic, _NONE).get(partition)
 
     def partition(self, topic: str, partition: int) -> Partition:
-        """The partition. Raises NOT_LEADER_OR_FOLLOWER if only others hold it,
-        UNKNOWN_TOPIC_OR_PARTITION if no broker does, KAFKA_STORAGE_ERROR if its log could not
-        be opened."""
+        """Return the partition. Raises NOT_LEADER_OR_FOLLOWER if only other brokers hold it,
+        UNKNOWN_TOPIC_OR_PARTITION if no broker does, KAFKA_STORAGE_ERROR if its log could not be
+        opened."""
         try:
             return self._by_topic[topic][partition]
         except KeyError:
@@ -112,11 +112,12 @@ class Replicas:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def __iter__(self) -> Iterator[Partition]:
-        # Not a generator: a list of all, of tens of thousands, is made in one step of the loop.
+        # This is not a generator, because callers make a list of tens of thousands in one step of
+        # the event loop.
         return chain.from_iterable(partitions.values() for partitions in self._by_topic.values())
 
     def by_topic(self) -> Iterator[Collection[Partition]]:
-        """The partitions of each topic, which share its configuration; at least one."""
+        """Yield the partitions of each topic, which share its configuration; at least one."""
         return (partitions.values() for partitions in self._by_topic.values() if partitions)
 
     @property
@@ -125,17 +126,18 @@ class Replicas:
         return self._dirs.directories
 
     def in_directory(self, directory: LogDir) -> Iterator[Partition]:
-        """The partitions whose logs are in `directory`."""
+        """Yield the partitions whose logs are in `directory`."""
         return (partition for partition in self if partition.log.log_dir is directory)
 
     async def prepare(self, image: MetadataImage, found: Changes) -> list[Partition]:
         """Create and open the logs of partitions that are new to this broker or were offline. The
-        latter become changes in `found`, since followers of the image have not seen them. One
-        that cannot be opened is offline; the others are unaffected."""
+        latter become changes in `found`, since followers of the image have not seen them. A
+        partition whose log cannot be opened is offline; the others are unaffected."""
         self._dirs.cordon(self._state.config.cordoned_log_dirs)
         again = [topic for topic in found.topics_deleted if topic.name in image.topics]
         if again:
-            # A topic created again under its name: remove the old logs before the new ones open.
+            # If a topic was deleted and created again, remove the old logs before the new ones are
+            # opened.
             await self.deletion.delete(self._take_out(again))
         wanted: list[PartitionChange] = []
         for change in found.partitions:
@@ -182,8 +184,8 @@ class Replicas:
             new = image.partition(name, number)
             if new is not None:
                 changed[partition.tp] = new
-        # Before the ISRs that come with it: how many of them are enough is what the controller
-        # judged them by.
+        # Apply configs before the ISRs of the same image: the controller judged these ISRs by that
+        # `min.insync.replicas`.
         await self._reconfigure(image, found, opened)
         for tp, new in changed.items():
             if tp.topic in INTERNAL_TOPICS:
@@ -193,8 +195,8 @@ class Replicas:
         return later
 
     def commit_internal(self, later: Uncommitted) -> list[Partition]:
-        """The same for internal topics, at once: their coordinators follow without a checkpoint.
-        Returns all that is gone, to retire."""
+        """Like `commit`, for internal topics and in one step, since their coordinators follow
+        without a checkpoint. Returns all removed partitions, whose logs must be deleted."""
         gone = later.gone + self._take_out(later.deleted)
         for tp, new in later.changed:
             self._commit_one(tp, new, gone)
@@ -233,7 +235,7 @@ class Replicas:
         return partition is not None and partition.topic_id == topic_id
 
     def _configs(self, image: MetadataImage, topic: str) -> tuple[TopicConfig, LogConfig]:
-        """The settings of a topic, and those of its logs."""
+        """Return the settings of a topic, and those of its logs."""
         config = self._state.config
         of_topic = config.topic(image.topic_configs(topic))
         expiration_ms = config.producer_id_expiration_ms
@@ -252,8 +254,8 @@ class Replicas:
     async def _reconfigure(
         self, image: MetadataImage, found: Changes, opened: list[Partition]
     ) -> None:
-        """Hand changed keys to the partitions they concern; a broker's keys concern all. Those that
-        were opened for `image` have them."""
+        """Apply changed configs to the partitions that they affect; a broker's own configs affect
+        all partitions. Partitions that were opened for `image` already have them."""
         topics = {name for kind, name in found.configs if kind == TOPIC}
         if any(kind == BROKER for kind, _ in found.configs):
             topics.update(self._by_topic)
@@ -272,8 +274,8 @@ class Replicas:
 
 
 def is_in_sync_again(node_id: int, image: PartitionImage) -> bool:
-    """Whether a replica that was found damaged is as good as the others. A sole replica stays
-    damaged."""
+    """Return whether a replica that was found damaged counts as undamaged again: it is in sync with
+    others, or leads. A partition's only replica stays damaged."""
     if len(image.replicas) == 1 or node_id not in image.isr:
         return False
     return len(image.isr) > 1 or image.leader == node_id

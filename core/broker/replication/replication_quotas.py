@@ -3,10 +3,10 @@ quota of moves between directories (KIP-113).
 
 A quota is a rate over a window of `num` samples of `size` seconds each
 (`replication.quota.window.*`). Nothing is delayed: while the rate is above the quota, the leader or
-the follower leaves throttled partitions out of a fetch. Bytes count after they have moved, so one
-answer may exceed the quota, and the next has to wait.
+the follower leaves throttled partitions out of a fetch. Bytes count after they are copied, so one
+response may exceed the quota, and the next has to wait.
 
-The topic names the throttled replicas: `leader.replication.throttled.replicas` and `follower.…` are
+The topic lists the throttled replicas: `leader.replication.throttled.replicas` and `follower.…` are
 lists of `partition:broker`, or `*` for all. A leader never throttles a replica that is in sync,
 because that would delay producers.
 """
@@ -26,7 +26,7 @@ ALL: Final = "*"
 
 
 class Quota:
-    """Bytes a second that may pass, over a sliding window."""
+    """A limit of bytes a second, over a sliding window."""
 
     def __init__(self, clock: Clock, rate: int, samples: int, sample_s: float) -> None:
         """`rate` is in bytes a second."""
@@ -34,16 +34,16 @@ class Quota:
         self._clock = clock
         self._sample_s = sample_s
         self._samples: deque[list[float]] = deque(maxlen=samples)
-        """[when it began, bytes], of the last samples in which something passed."""
+        """[start, bytes] of the last samples with bytes."""
         self._began: float | None = None
 
     @property
     def unlimited(self) -> bool:
-        """Whether there is nothing to count."""
+        """Whether the quota has no limit."""
         return self.rate >= UNLIMITED
 
     def passed(self, count: int) -> None:
-        """Count bytes that have passed."""
+        """Count copied bytes."""
         if self.rate >= UNLIMITED or not count:
             return
         now = self._clock.time()
@@ -55,26 +55,27 @@ class Quota:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more has passed than may."""
+        """Whether the rate is above the quota."""
         return self.rate < UNLIMITED and self.measured > self.rate
 
     @property
     def measured(self) -> float:
-        """Bytes a second over the window; while that has just begun, over a sample at least."""
+        """The rate over the window, in bytes a second. A window that has just begun counts as one
+        sample."""
         samples, now = self._samples, self._clock.time()
         window_s = (self._samples.maxlen or 1) * self._sample_s
         while samples and now - samples[0][0] >= window_s:
             samples.popleft()
         if not samples:
             return 0.0
-        # As in Kafka's SimpleRate, a window that is not full yet counts for the time that it has
-        # been open, but at least for one sample.
+        # As in Kafka's SimpleRate, a window that is not full yet counts for the time since its
+        # start, but at least for one sample.
         elapsed_s = max(now - samples[0][0], self._sample_s)
         return sum(count for _, count in samples) / elapsed_s
 
     @property
     def wait_s(self) -> float:
-        """How long until it is not exceeded anymore, if nothing else passes."""
+        """The seconds until the quota is no longer exceeded, if no more bytes are copied."""
         if not self.exceeded:
             return 0.0
         samples, now = self._samples, self._clock.time()
@@ -95,7 +96,7 @@ def _parsed(replicas: tuple[str, ...]) -> frozenset[tuple[int, int]]:
 
 
 def is_throttled(replicas: tuple[str, ...], partition: int, broker_id: int) -> bool:
-    """Whether a topic's list of throttled replicas has this one."""
+    """Return whether a topic's list of throttled replicas has this one."""
     if not replicas:
         return False
     return ALL in replicas or (partition, broker_id) in _parsed(replicas)
@@ -123,7 +124,7 @@ class ReplicationQuotas:
         self.configure(config)
 
     def configure(self, config: BrokerConfig) -> None:
-        """Take the rates that are in force now."""
+        """Use the rates of `config`."""
         self.leader.rate = config.leader_replication_throttled_rate
         self.follower.rate = config.follower_replication_throttled_rate
         self.directories.rate = config.replica_alter_log_dirs_io_max_bytes_per_second

@@ -1,6 +1,5 @@
 """Takes the log directory of a failed disk offline, with every partition in it. A broker without a
-directory ends itself.
-"""
+working directory ends its process."""
 
 from __future__ import annotations
 
@@ -31,21 +30,21 @@ class StorageFailures:
         self._partitions = partitions
         self._background = background
         self.directory_failed: list[Callable[[], None]] = []
-        """Called when a log directory has failed."""
+        """Called with a log directory that has failed."""
 
     @property
     def offline_directories(self) -> list[Uuid]:
-        """The ids of the directories that have failed, as far as they could be read (KIP-858)."""
+        """The ids of the failed directories, if their ids could be read (KIP-858)."""
         failed = (d.directory_id for d in self._dirs.directories if d.failed)
         return [directory_id for directory_id in failed if directory_id != ZERO_UUID]
 
     def fail_partition(self, partition: Partition, error: StorageError) -> None:
-        """The partition's disk failed, and with it every partition in the same log directory."""
+        """Take the log directory of a partition offline, because its disk failed."""
         self.fail_directory(partition.log.log_dir, error)
 
     def fail_directory(self, directory: LogDir, error: KafkaError) -> None:
-        """The disk of `directory` failed: its partitions go offline. A failed sync is never
-        retried."""
+        """Take the partitions of `directory` offline, because its disk failed. A failed sync is
+        never retried."""
         if not directory.failed:
             directory.failed = True
             logger.error("log directory %s is offline: %s", directory.path, error)
@@ -60,7 +59,7 @@ class StorageFailures:
             )
 
     def report(self, error: StorageError) -> None:
-        """Take the directory that the error names offline, unless its disk is only full."""
+        """Take the directory in the error offline, unless its disk is only full."""
         if error.undone or error.is_passing:
             return
         for directory in self._dirs.usable:
