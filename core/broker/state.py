@@ -1,8 +1,7 @@
-"""The state of a broker: its ids, its configuration, and the image of the cluster that is in force
-here.
+"""The state of a broker: its ids, its configuration, and the current image of the cluster.
 
-The parts of a broker share one of these instead of knowing each other. Only `Broker.publish` sets
-the image and the configuration; registering sets the broker epoch.
+The parts of a broker share this object instead of referring to each other. Only `Broker.publish`
+sets the image and the configuration; a registration sets the broker epoch.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ ClientEndpoint = tuple[str, int, str | None]
 
 
 class BrokerState:
-    """See the top of this file. One for each process, even for one that is only a controller."""
+    """The state of a broker. One for each process, even for one that is only a controller."""
 
     def __init__(self, config: BrokerConfig, *, node_id: int, cluster_id: str) -> None:
-        """`config` is the static one; `cluster_id` is "" if the cluster is not known yet."""
+        """`config` is the static configuration; `cluster_id` is "" if the cluster is not known
+        yet."""
         self.config = config
-        """The configuration, with the dynamic keys of the image in force."""
+        """The configuration, with the dynamic keys of the current image."""
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.broker_epoch = -1
@@ -32,8 +32,8 @@ class BrokerState:
         self.metrics = BrokerMetrics()
 
     def endpoint(self, node_id: int, listener: str) -> ClientEndpoint | None:
-        """The address of a node for clients that connected to `listener`; None if it has no such
-        listener."""
+        """Return the address of a node for clients that connected to `listener`, or None if it has
+        no such listener."""
         node = self.image.brokers.get(node_id)
         endpoint = node.endpoint(listener) if node is not None else None
         if node is None or endpoint is None:
@@ -41,12 +41,12 @@ class BrokerState:
         return endpoint.host, endpoint.port, node.rack
 
     def inter_broker_endpoint(self, node_id: int) -> Endpoint | None:
-        """The address of a node for other brokers (`inter.broker.listener.name`); None if it is
-        unknown or has no such listener."""
+        """Return the address of a node for other brokers (`inter.broker.listener.name`), or None if
+        it is unknown or has no such listener."""
         node = self.image.brokers.get(node_id)
         return None if node is None else node.endpoint(self.config.inter_broker_listener_name)
 
     def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """(leader, leader epoch) of a partition, None if there is no such partition."""
+        """Return (leader, leader epoch) of a partition, or None if the partition does not exist."""
         found = self.image.partition(topic, partition)
         return (found.leader, found.leader_epoch) if found is not None else None

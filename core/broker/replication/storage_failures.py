@@ -30,7 +30,7 @@ class StorageFailures:
         self._partitions = partitions
         self._background = background
         self.directory_failed: list[Callable[[], None]] = []
-        """Called with a log directory that has failed."""
+        """Called when a log directory has failed."""
 
     @property
     def offline_directories(self) -> list[Uuid]:

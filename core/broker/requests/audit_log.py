@@ -23,14 +23,15 @@ logger = logging.getLogger("pk.audit")
 REPEAT_S: Final = 10.0
 LINES_PER_S_MAX: Final = 50
 REMEMBERED_MAX: Final = 10_000
-"""The number of different refusals that are remembered. Beyond it all of them are forgotten."""
+"""The number of different refusals that are remembered. When it is reached, all of them are
+dropped."""
 
 NAME_CHARS_MAX: Final = 300
-"""The number of characters of a client's name that a line shows."""
+"""The maximum number of characters of a client's string in one line."""
 
 
 class Who(Protocol):
-    """The client that asked: the part of a `Context` that is used here."""
+    """The client of a request: the part of a `Context` that is used here."""
 
     api_key: int
     client_id: str | None
@@ -47,7 +48,7 @@ class AuditLog:
         threads."""
         self._now_s = now_s
         self._last: dict[tuple[str, str, int, int, int, str], tuple[float, int]] = {}
-        """A refusal → the time when it was last written, and its count since then."""
+        """A refusal → the time of its last line, and its count since then."""
         self._second = float("-inf")
         self._lines = 0
         self._left_out = 0
@@ -102,14 +103,14 @@ class AuditLog:
 
 
 def because(verdict: Verdict) -> str:
-    """The reason for a decision, in words."""
+    """Return the reason for a decision, in words."""
     if verdict.rule is not None:
         return f"by the ACL {_shown(str(verdict.rule))}"
     return verdict.reason.value
 
 
 def resource(resource_type: int, name: str) -> str:
-    """`topic orders`, for a line of the log."""
+    """Return a resource for a log line, such as `topic orders`."""
     return f"{ResourceType(resource_type).name.lower()} {_shown(name)}"
 
 
@@ -119,6 +120,6 @@ def _from(who: Who) -> str:
 
 
 def _shown(text: str) -> str:
-    """A client's string on one line: without control characters, and not too long."""
+    """Return a client's string for one line: without control characters, and not too long."""
     cut = text if len(text) <= NAME_CHARS_MAX else f"{text[:NAME_CHARS_MAX]}…"
     return cut if cut.isprintable() else repr(cut)

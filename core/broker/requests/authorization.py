@@ -1,7 +1,7 @@
-"""This node's authorizer.
+"""The authorizer of this node.
 
-`authorizer.class.name` turns it on; without it every client may do everything. The rules are those
-of the current image: `image_changed` makes a new authorizer whenever they change.
+`authorizer.class.name` enables it; without it every client may do everything. The rules are those
+of the current image: `image_changed` creates a new authorizer whenever they change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pk.core.meta.image import Changes, MetadataImage
 
 
 class Asker(Protocol):
-    """The client that asks: the part of a `Context` that is used here."""
+    """The client of a request: the part of a `Context` that is used here."""
 
     api_key: int
     client_id: str | None
@@ -34,7 +34,7 @@ class Authorization:
 
     def __init__(self, config: BrokerConfig, audit: AuditLog) -> None:
         self.authorizer: Authorizer | None = None
-        """None without `authorizer.class.name`. Another object after each change of the rules."""
+        """None without `authorizer.class.name`. It is replaced after each change of the rules."""
         self.audit = audit
         if config.authorizer_class_name:
             self.authorizer = Authorizer(
@@ -57,9 +57,9 @@ class Authorization:
         *,
         log: bool = True,
     ) -> bool:
-        """Whether `asker` may do `operation` to a resource. A refusal is written to the audit log
-        unless `log` is False, which is for resources that are only left out of a list, and for a
-        check that another follows."""
+        """Return whether `asker` may do `operation` to a resource. A refusal is written to the
+        audit log unless `log` is False. Use that for resources that are only left out of a list,
+        and for a check that is followed by another."""
         authorizer = self.authorizer
         if authorizer is None or asker.own:
             return True
@@ -72,7 +72,7 @@ class Authorization:
         return False
 
     def allows_any(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether `asker` may do `operation` to at least one resource of a type."""
+        """Return whether `asker` may do `operation` to at least one resource of a type."""
         authorizer = self.authorizer
         if authorizer is None or asker.own:
             return True
@@ -82,7 +82,7 @@ class Authorization:
     def operations(
         self, asker: Asker, resource_type: ResourceType, name: str, supported: int
     ) -> int:
-        """The operations that `asker` may do to a resource, as a bitmap (KIP-430)."""
+        """Return the operations that `asker` may do to a resource, as a bitmap (KIP-430)."""
         authorizer = self.authorizer
         if authorizer is None or asker.own:
             return supported

@@ -1,8 +1,8 @@
 """Automatic creation of topics: those that Metadata requests name, and those of coordinators.
 
 The controller creates them, and `AutoTopicCreation.create` waits until this broker knows them too.
-A coordinator waits for its topic. Metadata does not wait: it answers that the topic is unknown, and
-the client retries (`OnDemand`).
+A coordinator waits for its topic. Metadata does not wait: it responds that the topic is unknown,
+and the client retries (`OnDemand`).
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from pk.core.wire.messages.create_topics import (
 logger = logging.getLogger("pk.broker")
 
 TIMEOUT_MS: Final = 10_000
-"""The time limit for a creation, after which the client retries."""
+"""The timeout of a creation, in ms, after which the client retries."""
 
 MAX_IN_FLIGHT: Final = 1_000
-"""How many topics Metadata may be creating at a time. Clients that request more retry anyway."""
+"""The maximum number of topics that Metadata is creating at one time. Clients that request more
+retry anyway."""
 
 Refused = dict[str, tuple[int, str]]
 """Name → error code and message."""
 
 
 class AutoTopicCreation:
-    """The automatic creation of one broker's topics."""
+    """Creates topics. One for each broker."""
 
     def __init__(
         self, state: BrokerState, controller_client: NodeToController, purgatory: Purgatory
@@ -48,9 +49,9 @@ class AutoTopicCreation:
         self._purgatory = purgatory
 
     async def create(self, names: Iterable[str]) -> Refused:
-        """Have topics created: internal ones as in Kafka, the others with the brokers' defaults.
-        Returns the errors of those that failed, when this broker has the others. Raises KafkaError
-        if there is no controller."""
+        """Create topics: internal ones as in Kafka, the others with the brokers' defaults. Waits
+        until this broker has the created ones, for at most `TIMEOUT_MS`, and returns the errors of
+        the others. Raises KafkaError if there is no controller."""
         return await self.create_as(
             internal_topic(name, self._state.config)
             or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
@@ -58,7 +59,7 @@ class AutoTopicCreation:
         )
 
     async def create_as(self, topics: Iterable[CreatableTopic]) -> Refused:
-        """Have these topics created as they say. Otherwise the same as `create`."""
+        """Like `create`, with the topics' own settings."""
         deadline = trio.current_time() + TIMEOUT_MS / 1000
         new = [topic for topic in topics if topic.name not in self._state.image.topics]
         if not new:
@@ -82,11 +83,11 @@ class AutoTopicCreation:
 
 
 class OnDemand:
-    """Creates the topics that clients request with Metadata, after the requests were answered, as
-    in Apache Kafka."""
+    """Creates the topics that clients request with Metadata, after the responses, as in Apache
+    Kafka."""
 
     def __init__(self, creation: AutoTopicCreation, start_soon: Callable[..., None]) -> None:
-        """`start_soon` runs a background task of the broker's."""
+        """`start_soon` starts a background task."""
         self._creation = creation
         self._start_soon = start_soon
         self.in_flight: set[str] = set()
@@ -94,7 +95,7 @@ class OnDemand:
         self._last_refusal = ""
 
     def create(self, names: Iterable[str]) -> None:
-        """Begin to create these topics, unless that is under way. Does not wait."""
+        """Begin to create these topics, except those that are being created. Does not wait."""
         new: list[str] = []
         for name in names:
             if len(self.in_flight) >= MAX_IN_FLIGHT:
@@ -109,13 +110,13 @@ class OnDemand:
         try:
             refused = await self._creation.create(names)
         except KafkaError as e:
-            # No controller at the moment. The client retries.
+            # There is no controller at the moment. The client retries.
             logger.info("%s: not created: %s", ", ".join(names[:10]), e)
             return
         finally:
             self.in_flight.difference_update(names)
         for name, (_, message) in refused.items():
-            # Clients retry several times a second; the log says it once.
+            # Clients retry several times a second, so the same refusal is logged once.
             if message != self._last_refusal:
                 self._last_refusal = message
                 logger.warning("%s was not created: %s", name, message)

@@ -1,16 +1,16 @@
-"""The client quotas of one node: what its clients have used, and how long they must wait (KIP-13,
+"""The client quotas of one node: the usage of its clients, and how long they must wait (KIP-13,
 KIP-124, KIP-219, KIP-599).
 
 The quotas are those of the current image; core/quota decides which one applies to a client. A
-request is charged when it is answered: the bytes of a Produce request, the records of a Fetch
-response, the time that any request took. If a rate is above its limit, the answer says how long the
-client must wait (`throttle_time_ms`), and its connection is not read for that time, so that a
-client that ignores the answer is throttled too.
+request is charged when its response is ready: the bytes of a Produce request, the records of a
+Fetch response, the time that any request took. If a rate is above its limit, the response tells the
+client how long it must wait (`throttle_time_ms`), and its connection is not read for that time, so
+that a client that ignores the response is throttled too.
 
 A rate applies to one node, as in Apache Kafka: a client that produces to three brokers may use
-three times as much. `request_percentage` is a share of the broker's one loop: 100 is all of it. The
-work of threads for a request (decompression, reads from the disk) is not counted. Requests of other
-brokers are exempt.
+three times as much. `request_percentage` is a share of the broker's one event loop: 100 is all of
+it. The work of threads for a request (decompression, reads from the disk) is not counted. Requests
+of other brokers are exempt.
 
 While there are no quotas, `is_on` is False, and nothing is looked up or counted.
 """
@@ -39,7 +39,7 @@ from pk.core.quota.mutations import Mutations
 from pk.core.quota.rates import SampledRate, TokenBucket
 
 RATES_MAX: Final = 10_000
-"""The number of rates that are kept. Beyond it those of idle clients are forgotten, then the
+"""The number of rates that are kept. Beyond it, those of idle clients are dropped, then the
 oldest."""
 
 PERCENT: Final = 100.0
@@ -54,7 +54,7 @@ class Client(Protocol):
 
 
 AMONG_NODES: Final = frozenset(row.key for row in API_KEYS.values() if row.is_among_nodes)
-"""APIs that only brokers and controllers use among themselves."""
+"""APIs that only brokers and controllers use."""
 ADD_PARTITIONS_TO_TXN: Final = 24
 FETCH: Final = 1
 VERSION_OF_BROKERS: Final = 4
@@ -69,7 +69,8 @@ class Request(Protocol):
 
 
 def is_exempt(head: Request, request: Any) -> bool:
-    """Whether another broker sent a request. It must not be throttled for what its clients do."""
+    """Return whether another broker sent a request. Such a request must not be throttled for what
+    clients do."""
     key = head.api_key
     if key in AMONG_NODES:
         return True
@@ -92,7 +93,7 @@ class ClientQuotas:
         self._mutation_sample_s = float(config.controller_quota_window_size_seconds)
         self._quotas: Quotas = NO_QUOTAS
         self._tables: dict[str, QuotaTable] = {}
-        """The quotas by key, only for keys that have one."""
+        """The quotas by key, for the keys that have any."""
         self._rates: dict[tuple[str, tuple[str, str]], SampledRate] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self.is_on = False
@@ -123,8 +124,8 @@ class ClientQuotas:
         return min(wait_ms, round(self._sample_s * 1000)) if wait_ms else 0
 
     def fetched(self, client: Client, count: int) -> int:
-        """Charge the bytes of a Fetch response, unless its client must wait. Returns how long that
-        is, in ms; if it is not 0, nothing is charged and nothing must be sent."""
+        """Charge the bytes of a Fetch response, unless its client must wait. Returns how long, in
+        ms; if it is not 0, nothing is charged and no records may be sent."""
         wait_ms = self._charge(CONSUMER_BYTE_RATE, client, count)
         if wait_ms:
             self._charge(CONSUMER_BYTE_RATE, client, -count)
@@ -136,14 +137,16 @@ class ClientQuotas:
         return self._charge(CONSUMER_BYTE_RATE, client, count)
 
     def fetch_bytes_max(self, client: Client) -> int | None:
-        """The most bytes that one fetch can get within the client's quota. None without a quota."""
+        """Return the most bytes that one fetch can get within the client's quota, or None without a
+        quota."""
         limit = self._limit(CONSUMER_BYTE_RATE, client)
         if limit is None:
             return None
         return int(min(limit.value * (self._samples - 1) * self._sample_s, (1 << 31) - 1))
 
     def mutations(self, client: Client, *, strict: bool) -> Mutations | None:
-        """How much a request may change in the cluster's topics. None if there is no limit."""
+        """Return the limit of a request's changes to the cluster's topics, or None if there is no
+        limit."""
         limit = self._limit(CONTROLLER_MUTATION_RATE, client)
         if limit is None:
             return None

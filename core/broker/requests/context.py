@@ -16,8 +16,8 @@ from pk.core.values import NO_OFFSET
 
 
 class Context(Struct):
-    """The context of one request. A connection has one from which those of its requests are made
-    (see `of_request`)."""
+    """The context of one request. A connection has one, from which those of its requests are
+    created (see `of_request`)."""
 
     broker: Broker
     api_key: int = 0
@@ -32,17 +32,17 @@ class Context(Struct):
     """The principal that the connection authenticated as."""
     connection_id: int = 0
     repeated: RepeatedFetch | None = None
-    """The fetches without a session that the connection remembers."""
+    """The connection's memory of fetches without a session."""
     own: bool = False
-    """Whether this node itself asks: it may do everything."""
+    """Whether the request is this node's own, which may do everything."""
     image_offset: int = NO_OFFSET
-    """The offset of the image that shows what the controller decided about this request; -1 as long
-    as it has decided nothing."""
+    """The offset of the image that contains the controller's decision about this request; -1 until
+    there is a decision."""
 
     def of_request(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None
     ) -> Context:
-        """The context of one request of this connection."""
+        """Return the context of one request of this connection."""
         return Context(
             self.broker,
             api_key,

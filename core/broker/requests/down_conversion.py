@@ -1,7 +1,7 @@
 """Conversion for consumers of 0.10 and before, which read messages instead of record batches.
 
 The kernel cannot send these from the file: every record is read and rewritten
-(core/record/convert.py). A small amount is converted on the loop, and more in a thread.
+(core/record/convert.py). A small amount is converted on the event loop, and more in a thread.
 """
 
 from typing import Final
@@ -14,11 +14,12 @@ from pk.core.record.batch import CODEC_BITS
 from pk.core.record.convert import Lowered, lower
 
 INLINE_BYTES: Final = 16 * 1024
-"""This many bytes are converted on the loop: about a millisecond for the smallest records."""
+"""The number of bytes that are converted on the event loop: about a millisecond for the smallest
+records."""
 INLINE_COMPRESSED_BYTES: Final = 512
-"""The same for compressed bytes, which may expand to a thousand times as much."""
+"""Like `INLINE_BYTES`, for compressed bytes, which may expand to a thousand times as much."""
 SEARCH_BYTES: Final = 64 * 1024
-"""The bytes read at a time in search of a record, if the request's limit is smaller."""
+"""The number of bytes read at a time in search of a record, if the request's limit is smaller."""
 
 _ATTRIBUTES_AT: Final = 22
 
@@ -26,11 +27,10 @@ _ATTRIBUTES_AT: Final = 22
 async def lower_slice(
     log: Log, found: Slice, magic: int, offset: int, bytes_max: int, offset_end: int
 ) -> bytes:
-    """The records of `log` from `offset` on as messages (see `convert.lower`). `found` are the
-    batches there. If they are only control batches, it reads on, since a client that got nothing
-    would repeat its request. The result is empty only if there is no record before `offset_end`.
-    Raises KafkaError.
-    """
+    """Return the records of `log` from `offset` on as messages (see `convert.lower`). `found` has
+    the batches there. If they are only control batches, later ones are read, since a client with an
+    empty response would repeat its request. The result is empty only if there is no record before
+    `offset_end`. Raises KafkaError."""
     while True:
         lowered = await _lower(log, found, magic, offset, bytes_max)
         if lowered.data or not offset < lowered.next_offset < offset_end:

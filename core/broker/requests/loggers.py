@@ -1,5 +1,5 @@
-"""This process's loggers as Kafka knows them (KIP-412): levels by name, which can be changed while
-it runs and are not stored."""
+"""This process's loggers as Kafka's clients see them (KIP-412): levels by name, which can be
+changed at runtime and are not stored."""
 
 import logging
 from typing import Final
@@ -15,16 +15,16 @@ LEVELS: Final = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-"""Kafka's level → Python's."""
+"""Kafka's level → Python's level."""
 
 
 def level_name(level: int) -> str:
-    """Kafka's name for a Python level: the lowest of Kafka's levels that is not below it."""
+    """Return Kafka's name for a Python level: the lowest of Kafka's levels that is not below it."""
     return next((name for name, value in LEVELS.items() if level <= value), "FATAL")
 
 
 def levels() -> dict[str, str]:
-    """The effective level of every logger, and of the root."""
+    """Return the effective level of every logger, and of the root."""
     found = {ROOT: level_name(logging.getLogger().getEffectiveLevel())}
     for name, logger in sorted(logging.Logger.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger):
@@ -48,7 +48,7 @@ def check(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set a logger's level. None makes it inherit its parent's. `check` has accepted the
+    """Set a logger's level. None makes it inherit its parent's. `check` must have accepted the
     arguments."""
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level])

@@ -54,19 +54,19 @@ _ELSEWHERE: Final = frozenset(
 
 
 class Reset:
-    """The start offset of a group that has none yet (`share.auto.offset.reset`)."""
+    """The start offset of a group without a stored one (`share.auto.offset.reset`)."""
 
     __slots__ = ("after_ms", "earliest")
 
     def __init__(self, *, earliest: bool = False, after_ms: int | None = None) -> None:
-        """At the earliest record; else at the first one not older than `after_ms` ms of the epoch;
-        else at the end."""
+        """The earliest record if `earliest`, else the first record whose timestamp is at least
+        `after_ms` (ms since 1970), else the log end."""
         self.earliest = earliest
         self.after_ms = after_ms
 
 
 class SharePartitionOwner(Protocol):
-    """The parts of the broker that a share partition uses, and to which it reports."""
+    """The services that a share partition uses, and to which it reports."""
 
     timers: Timers[SharePartition]
 
@@ -75,21 +75,20 @@ class SharePartitionOwner(Protocol):
     start_soon: Callable[..., None]
 
     def settings_of(self, group_id: str) -> SharePartitionSettings:
-        """The group's settings now."""
+        """Return the group's current settings."""
         ...
 
     def reset_of(self, group_id: str) -> Reset:
-        """The position at which the group starts now (`share.auto.offset.reset`)."""
+        """Return the position at which the group would start now (`share.auto.offset.reset`)."""
         ...
 
     def dropped(self, share_partition: SharePartition) -> None:
-        """The share partition has ended."""
+        """Note that the share partition has ended."""
         ...
 
 
 class SharePartition:
-    """See the top of this file. One for each share partition that this broker leads in one
-    epoch."""
+    """The share partition of one group on the leader of its partition, in one leader epoch."""
 
     def __init__(
         self,
@@ -102,22 +101,22 @@ class SharePartition:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.state: SharePartitionState | None = None
-        """None until it is loaded."""
+        """The state machine; None until the state is loaded."""
         self.error: KafkaError | None = None
-        """The reason why it has ended."""
+        """The error with which it has ended."""
         self._share_state_client = share_state_client
         self._owner = owner
         self._loaded = trio.Event()
         self._unstored: list[tuple[StateWrite, Stored]] = []
-        """The writes that wait for the one under way."""
+        """The writes that wait until the current write is stored."""
         self._is_storing = False
         self._retires = False
         self._lock_timer_ms: int | None = None
 
-    # --- its life ---
+    # --- loading and ending ---
 
     async def load(self) -> None:
-        """Load the stored state; runs as one of the broker's tasks."""
+        """Load the stored state, as a background task."""
         try:
             await self._load()
         except KafkaError as e:
@@ -164,12 +163,12 @@ class SharePartition:
 
     @property
     def is_loading(self) -> bool:
-        """Whether the stored state is not known yet."""
+        """Whether the stored state is not loaded yet."""
         return not self._loaded.is_set()
 
     def loaded(self) -> SharePartitionState:
-        """The state machine, with the current settings. Raises KafkaError if the share partition
-        has ended."""
+        """Return the state machine, with the current settings. Raises KafkaError if the share
+        partition has ended."""
         if self.error is not None:
             raise without_frames(self.error)
         assert self.state is not None
@@ -177,7 +176,7 @@ class SharePartition:
         return self.state
 
     def drop(self, error: KafkaError) -> None:
-        """End: requests that wait for it get `error`."""
+        """End the share partition: requests that wait for it get `error`."""
         if self.error is None:
             self.error = error
             self._owner.timers.forget(self)
@@ -186,21 +185,21 @@ class SharePartition:
             self.touch()
 
     def retire(self) -> None:
-        """End once it is loaded and everything is stored, since no session fetches from it now,
-        unless one starts to fetch before that."""
+        """End the share partition once it is loaded and everything is stored, since no session
+        fetches from it now. `keep` cancels this."""
         self._retires = True
         if not self._is_storing and not self.is_loading:
             self.drop(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def keep(self) -> None:
-        """Do not end: a session fetches from it."""
+        """Cancel `retire`, because a session fetches from the share partition."""
         self._retires = False
 
     def touch(self) -> None:
         """Wake the requests that wait for records, to check again."""
         self._owner.purgatory.touch(self)
 
-    # --- what changes ---
+    # --- state changes ---
 
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement]
@@ -213,7 +212,7 @@ class SharePartition:
         return None if write is None else self._store(write)
 
     def release(self, member_id: str) -> None:
-        """Release the records that a member holds. Storing this happens in the background."""
+        """Release the records that a member holds. The change is stored in the background."""
         if self.state is not None and self.error is None:
             write = self.state.release(member_id)
             if write is not None:
@@ -253,7 +252,7 @@ class SharePartition:
 
     async def _store_all(self) -> None:
         """Store changes, one request after another, since a write that overtook an earlier one
-        would store stale state. Changes during a request go into the next one together."""
+        would store outdated state. Changes during a request are combined into the next one."""
         while self._unstored:
             unstored, self._unstored = self._unstored, []
             error = await self._write([write for write, _ in unstored])
@@ -269,7 +268,7 @@ class SharePartition:
             self.retire()
 
     async def _write(self, writes: Sequence[StateWrite]) -> KafkaError | None:
-        """Store these at the share coordinator. Returns the error for the member, if any."""
+        """Store these writes at the share coordinator. Returns the error for the member, if any."""
         assert self.state is not None
         try:
             await self._share_state_client.write(
@@ -278,8 +277,8 @@ class SharePartition:
         except KafkaError as e:
             error = _error_for_member(e)
             if e.code not in _ELSEWHERE:
-                # A newer leader has taken over, or its state was deleted: the records in
-                # flight here no longer count.
+                # There is a newer leader, or the state was deleted: the records in flight here no
+                # longer count.
                 self.drop(error)
             return error
         return None
@@ -295,7 +294,7 @@ class Stored:
         self._error: KafkaError | None = None
 
     def done(self, error: KafkaError | None) -> None:
-        """The write is stored, or was refused with `error`."""
+        """Complete the write, which is stored, or was refused with `error`."""
         self._error = error
         self._done.set()
 
@@ -307,7 +306,7 @@ class Stored:
 
 
 def _error_for_member(error: KafkaError) -> KafkaError:
-    """The error that a member gets when a share coordinator answers `error`, as in Kafka."""
+    """Return the error that a member gets for a share coordinator's `error`, as in Kafka."""
     if error.code in _FENCED:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if error.code in _ELSEWHERE:

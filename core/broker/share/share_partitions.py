@@ -1,9 +1,9 @@
-"""The share partitions that this broker leads, and the share sessions of the members who fetch from
-them.
+"""The share partitions that this broker leads, and the share sessions of the members that fetch
+from them.
 
-A share partition is loaded when a request first needs it. It goes when the partition's leadership
-changes, when its topic is deleted, and when the last session of its group on this broker ends: then
-nothing is in flight, and offsets that are set from outside count from the next session on.
+A share partition is loaded when a request first needs it. It ends when the partition's leadership
+changes, when its topic is deleted, and when the last session of its group on this broker ends. In
+the last case nothing is in flight, and offsets that were altered take effect with the next session.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GONE: Final = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 class SharePartitions:
-    """One for each broker."""
+    """The share partitions and share sessions of one broker."""
 
     def __init__(
         self,
@@ -62,8 +62,9 @@ class SharePartitions:
     # --- share partitions ---
 
     def find(self, group_id: str, tp: TopicIdPartition) -> SharePartition:
-        """The share partition, which may still be loading. Raises UNKNOWN_TOPIC_ID, and an error
-        that says that this broker does not lead the partition, or has begun to stop."""
+        """Return the share partition, which may still be loading. Raises UNKNOWN_TOPIC_ID, or the
+        error for a partition that this broker does not lead, or leads no longer because it is
+        stopping."""
         if self._closed:
             raise without_frames(_GONE)
         partition = self._partition(tp)
@@ -96,14 +97,15 @@ class SharePartitions:
         return partition
 
     def dropped(self, share_partition: SharePartition) -> None:
-        """See `SharePartitionOwner`."""
+        """Remove an ended share partition (see `SharePartitionOwner`)."""
         if self._partitions.get(share_partition.key) is share_partition:
             del self._partitions[share_partition.key]
 
     # --- the group's configs ---
 
     def settings_of(self, group_id: str) -> SharePartitionSettings:
-        """The group's own keys over the broker's, drawn into the broker's bounds."""
+        """Return the group's own settings, limited to the broker's bounds, with the broker's
+        settings for the rest."""
         config = self._state.config
         if self._of_config is None or self._of_config[0] is not config:
             self._of_config = (config, _broker_settings(config))
@@ -112,7 +114,7 @@ class SharePartitions:
         return settings if not own else _group_settings(settings, own, config)
 
     def reads_committed(self, group_id: str) -> bool:
-        """Whether the group sees only records of committed transactions
+        """Return whether the group gets only records of committed transactions
         (`share.isolation.level`)."""
         own = self._state.image.config(GROUP, group_id)
         return own.get("share.isolation.level") == READ_COMMITTED
@@ -136,7 +138,7 @@ class SharePartitions:
             self._ended([session])
 
     def disconnected(self, connection_id: int) -> None:
-        """A connection has closed: the sessions that were opened on it end."""
+        """End the sessions that were opened on a closed connection."""
         self._ended(self.sessions.disconnected(str(connection_id)))
 
     def _ended(self, sessions: Sequence[ShareSession]) -> None:
@@ -147,7 +149,8 @@ class SharePartitions:
             ]:
                 if share_partition is not None:
                     share_partition.release(member_id)
-        # Only after each has released its records: a share partition ends with its last session.
+        # First, every session must have released its records, because a share partition ends with
+        # its last session.
         for group_id in {session.key.group_id for session in sessions}:
             if not self.sessions.has_group(group_id):
                 for key in [key for key in self._partitions if key.group_id == group_id]:
@@ -156,7 +159,7 @@ class SharePartitions:
     # --- the cluster ---
 
     def image_changed(self, image: MetadataImage, found: Changes) -> None:
-        """Drop the share partitions whose partitions this broker leads no more."""
+        """Drop the share partitions whose partitions this broker no longer leads."""
         self.sessions.sessions_max = self._state.config.group_share_max_share_sessions
         deleted = {topic.topic_id for topic in found.topics_deleted}
         if not deleted and not found.partitions:
@@ -175,9 +178,9 @@ class SharePartitions:
                 share_partition.drop(_GONE)
 
     def close(self) -> None:
-        """The broker stops: requests that wait for a share partition, and all later ones, are sent
-        to the next leader. Loading one again here, in the same epoch, would make records available
-        that a member holds."""
+        """Stop: requests that wait for a share partition, and all later ones, get an error and go
+        to the next leader. A share partition that was loaded again here, in the same epoch, would
+        make records available that a member holds."""
         self._closed = True
         for share_partition in list(self._partitions.values()):
             share_partition.drop(_GONE)
@@ -229,8 +232,8 @@ _DURATION: Final = re.compile(
 
 
 def duration_ms(text: str) -> int:
-    """A duration of ISO 8601, as Java's `Duration` writes it (`P7D`, `PT1H30M`), in ms; 0 for a
-    text that is none."""
+    """Return an ISO 8601 duration as Java's `Duration` writes it (`P7D`, `PT1H30M`), in ms; 0 for
+    any other text."""
     found = _DURATION.fullmatch(text)
     if found is None:
         return 0

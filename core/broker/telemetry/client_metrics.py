@@ -1,12 +1,13 @@
-"""The clients that push metrics, their subscriptions, and the values they pushed last (KIP-714).
+"""The clients that push metrics, their subscriptions, and their last pushed values (KIP-714).
 
 Subscriptions are configs of resources of type client-metrics. A client gets the union of the
 metrics of all subscriptions that match it, and the shortest of their intervals. The result has an
-id; a client that pushes with another id must request the subscription again. A client that asks or
-pushes too early is refused. A client's values are dropped three intervals after its last push, but
-not before a minute.
+id; a client that pushes with a different id must request the subscription again. A client that
+requests its subscription or pushes too early is refused. A client's values are dropped three
+intervals after its last push, but not before a minute.
 
-The numbers of clients and of values are limited: those above are refused or dropped.
+The numbers of clients and of values are limited: further clients are refused, and further values
+dropped.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ CLIENT_SERIES_MAX: Final = 2_000
 """The maximum number of values of one client."""
 DEFAULT_INTERVAL_MS: Final = 300_000
 EXPANSION_MAX: Final = 10
-"""How many times `telemetry.max.bytes` a push may be after decompression."""
+"""The maximum size of a push after decompression, as a multiple of `telemetry.max.bytes`."""
 FORGOTTEN_S_MIN: Final = 60.0
-"""The minimum time before a silent client is dropped, however often it should push."""
+"""The minimum time before an inactive client is dropped, in seconds, regardless of its interval."""
 EARLY: Final = 0.5
-"""A client may come this fraction of its interval after the last time, since its clock may differ.
+"""The fraction of its interval after which a client may push again, since its clock may differ.
 (Its first push comes after 0.5 to 1.5 intervals.)"""
 CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 ALL: Final = "*"
@@ -76,7 +77,7 @@ class _Client(Struct):
 
 
 class Peer(Struct, frozen=True):
-    """The client that sent a request, as subscriptions may match it."""
+    """The client of a request, with the fields that subscriptions may match."""
 
     client_id: str
     software_name: str
@@ -85,7 +86,7 @@ class Peer(Struct, frozen=True):
 
 
 class ClientMetrics:
-    """See the top of this file. One per broker that exposes them."""
+    """The metrics of a broker's clients."""
 
     def __init__(self, state: BrokerState, clock: Clock, random: Random) -> None:
         self._state = state
@@ -108,14 +109,15 @@ class ClientMetrics:
         self._software.pop(connection_id, None)
 
     def software(self, connection_id: int) -> tuple[str, str]:
-        """The name and version reported by the connection's client."""
+        """Return the name and version reported by the connection's client."""
         return self._software.get(connection_id, ("", ""))
 
     def ask(self, instance: Uuid, peer: Peer) -> tuple[Uuid, Asked]:
-        """The subscription of a client, and its instance id: a new one if it has none.
+        """Return the subscription of a client, and its instance id: a new one if the request has
+        none.
 
-        Raises KafkaError THROTTLING_QUOTA_EXCEEDED for a client that asks again too early, or if
-        there are too many clients.
+        Raises KafkaError THROTTLING_QUOTA_EXCEEDED for a client that repeats the request too early,
+        or if there are too many clients.
         """
         now = self._clock.time()
         known = self._clients.get(instance)
@@ -174,11 +176,11 @@ class ClientMetrics:
 
     @property
     def bytes_max(self) -> int:
-        """The largest push (`telemetry.max.bytes`)."""
+        """The maximum size of a push (`telemetry.max.bytes`)."""
         return self._state.config.telemetry_max_bytes
 
     def read(self, compression: int, data: bytes) -> list[Pushed]:
-        """The values of a push; takes long, so call it in a thread. Raises
+        """Decode the values of a push. Takes long, so call it in a thread. Raises
         KafkaError(INVALID_RECORD), even if the push is only too large after decompression, as in
         Apache Kafka."""
         try:
@@ -190,7 +192,7 @@ class ClientMetrics:
             raise KafkaError(ErrorCode.INVALID_RECORD, e.message) from e
 
     def keep(self, instance: Uuid, pushed: list[Pushed]) -> None:
-        """Store the pushed values to which a client is subscribed."""
+        """Store the pushed values that are in the client's subscription."""
         client = self._clients.get(instance)
         if client is None:
             return
@@ -210,9 +212,9 @@ class ClientMetrics:
             values[key] = value, one.is_counter
 
     def samples(self) -> list[Metric]:
-        """The metrics of clients, by their own names.
+        """Return the metrics of clients, by their own names.
 
-        Names and attributes are chosen by clients: of several with the same name and labels, the
+        Clients choose names and attributes. If several values have the same name and labels, the
         last one is used; if a name is a counter for one client but not for another, the first
         client's kind is used.
         """
@@ -274,13 +276,13 @@ class ClientMetrics:
 
 
 def _label(name: str) -> str:
-    """The label for an attribute's name."""
+    """Return the label for an attribute's name."""
     label = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")
     return f"_{label}" if label[:1].isdigit() else label or "_"
 
 
 def _matches(patterns: str, fields: Mapping[str, str]) -> bool:
-    """Whether all `name=expression` pairs match."""
+    """Return whether all `name=expression` pairs match."""
     return all(
         (name := pair.partition("=")[0].strip()) in fields
         and _fits(pair.partition("=")[2].strip(), fields[name])
@@ -290,8 +292,8 @@ def _matches(patterns: str, fields: Mapping[str, str]) -> bool:
 
 
 def _fits(expression: str, field: str) -> bool:
-    """Whether a field matches. Nothing matches an expression that only the program that stored it
-    could parse."""
+    """Return whether a field matches. Nothing matches an expression that only the program that
+    stored it could parse."""
     try:
         return _compiled(expression).matches(field)
     except JavaRegexError:

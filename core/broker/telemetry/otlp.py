@@ -1,5 +1,5 @@
-"""Parses pushed metrics: OpenTelemetry's MetricsData in protobuf, as far as Kafka's clients use it:
-gauges and sums.
+"""Parses pushed metrics: the part of OpenTelemetry's MetricsData in protobuf that Kafka's clients
+use, gauges and sums.
 
 Only a few fields of a few messages are needed, so the bytes are parsed directly; unknown fields are
 skipped. Everything is limited by the size of the input, and by `SERIES_MAX`.
@@ -16,7 +16,7 @@ from msgspec import Struct
 SERIES_MAX: Final = 2_000
 """The maximum number of values in one push."""
 TEXT_MAX: Final = 255
-"""Longer names and attributes are truncated."""
+"""The maximum length of names and attributes; longer ones are truncated."""
 DELTA: Final = 1
 """AGGREGATION_TEMPORALITY_DELTA."""
 
@@ -41,7 +41,8 @@ class Pushed(Struct, frozen=True):
 
 
 def read_metrics(data: bytes) -> list[Pushed]:
-    """The gauges and sums in a MetricsData message; histograms are skipped. Raises Malformed."""
+    """Return the gauges and sums in a MetricsData message; histograms are skipped. Raises
+    Malformed."""
     found: list[Pushed] = []
     for resource_metrics in _messages(memoryview(data), 1):
         for scope_metrics in _messages(resource_metrics, 2):
@@ -77,7 +78,7 @@ def _metric(data: memoryview) -> Iterator[Pushed]:
 
 
 def _point(data: memoryview) -> tuple[Attributes, float]:
-    """NumberDataPoint."""
+    """Parse a NumberDataPoint."""
     attributes: list[tuple[str, str]] = []
     number = 0.0
     for field, value in _fields(data):
@@ -91,7 +92,7 @@ def _point(data: memoryview) -> tuple[Attributes, float]:
 
 
 def _attribute(data: memoryview) -> tuple[str, str]:
-    """KeyValue, with an AnyValue that is not a list or a map."""
+    """Parse a KeyValue whose AnyValue is not a list or a map."""
     key, text = "", ""
     for field, value in _fields(data):
         if field == 1:
@@ -132,7 +133,7 @@ def _double(value: Value) -> float:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, Value]]:
-    """The fields of one message. Raises Malformed."""
+    """Yield the fields of one message. Raises Malformed."""
     position, end = 0, len(data)
     while position < end:
         tag, position = _varint(data, position)

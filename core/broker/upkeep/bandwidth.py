@@ -21,14 +21,14 @@ class Bandwidth:
         self._free_at = float("-inf")
 
     async def used(self, used_bytes: int) -> None:
-        """Wait as long as the limit requires after `used_bytes`."""
+        """Wait as long as the limit requires after `used_bytes` were read."""
         now = trio.current_time()
         self._free_at = max(self._free_at, now) + used_bytes / self._bytes_per_s()
         await trio.sleep_until(self._free_at)
 
     async def run(self, steps: Generator[int, None, T], directory: str) -> T:
-        """Run `steps`, each of which yields the bytes it has read, in threads of the log directory
-        `directory`; returns their result."""
+        """Run `steps`, each of which yields the number of bytes it has read, in threads of the log
+        directory `directory`. Returns their result."""
         try:
             while True:
                 step_bytes, found = await offload(_step, steps, directory=directory)
@@ -40,7 +40,7 @@ class Bandwidth:
 
 
 def _step(steps: Generator[int, None, T]) -> tuple[int | None, list[T]]:
-    """The next step's bytes; at the end None, and the result."""
+    """Return the number of bytes of the next step; at the end None, and the result."""
     try:
         return next(steps), []
     except StopIteration as e:

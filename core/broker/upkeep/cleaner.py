@@ -7,11 +7,11 @@ at a time, which would delay every produce of another client by as much (measure
 `Compactor`. Otherwise (a disk in memory, the simulator), `InThread` does it step by step through
 `offload`.
 
-The loop itself does little: it selects the log (time indexes are read in a thread), ensures that
-the part to be compacted is synced and below the recovery point on the disk (recovery after a crash
-takes a gap in the offsets for a loss, so it must never begin below a gap), swaps in each finished
-group between two awaits, and records the progress. A log that was truncated or deleted in the
-meantime refuses the swap, and the round is abandoned.
+The event loop itself does little. It selects the log (time indexes are read in a thread). It
+ensures that the part to be compacted is synced and below the recovery point on the disk: recovery
+after a crash treats a gap in the offsets as a loss, so it must never begin below a gap. It swaps in
+each finished group between two awaits, and records the progress. If the log was truncated or
+deleted in the meantime, the swap is refused, and the round is abandoned.
 
 A log with a damaged batch, or an unexpected error, is skipped until the broker restarts, as in
 Apache Kafka; the others continue. A full disk ends the round, since it needs space for one more
@@ -52,21 +52,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker.cleaner")
 
 FIRST_CHECK_S = 15.0
-"""The delay of the first check after the start, unless `log.cleaner.backoff.ms` is shorter."""
+"""The delay of the first check after the start, in seconds, unless `log.cleaner.backoff.ms` is
+shorter."""
 
 BUFFER_BYTES_MIN = 4096
 
 
 class CompactorLost(Exception):
-    """The process that did the work is gone, without an error of the disk."""
+    """The process that compacts is gone, without an error of the disk."""
 
 
 class Compactor(Protocol):
-    """Runs jobs, at `bytes_per_s`."""
+    """Runs jobs, at `bytes_per_s` bytes a second."""
 
     def run(self, job: Job, bytes_per_s: float) -> AbstractAsyncContextManager[AsyncIterator[Step]]:
-        """The job's steps, except `Worked`. Leaving the context early stops the work. They raise
-        OSError, KafkaError, CompactorLost."""
+        """Run a job, and yield its steps, except `Worked`. Leaving the context early stops the
+        work. The steps raise OSError, KafkaError, CompactorLost."""
         ...
 
 
@@ -103,16 +104,17 @@ class Cleaner:
         config: Callable[[], BrokerConfig],
         compactor: Compactor,
     ) -> None:
-        """`config` returns the current keys."""
+        """`config` returns the current configuration."""
         self._replicas = replicas
         self._config = config
         self._compactor = compactor
         self._set_aside: set[Partition] = set()
         self._given_up: dict[Partition, int] = {}
-        """Partitions whose last round was abandoned, and how many in a row."""
+        """Partitions whose last round was abandoned, with the number of consecutive abandoned
+        rounds."""
 
     async def run(self) -> None:
-        """Run until cancelled; `log.cleaner.threads` cleaners at once."""
+        """Compact logs until cancelled, with `log.cleaner.threads` cleaners at the same time."""
         if not self._config().log_cleaner_enable:
             return
         started = 0
@@ -133,7 +135,8 @@ class Cleaner:
         return self._config().log_cleaner_backoff_ms / 1000
 
     async def clean_one(self) -> bool:
-        """Do one round on the log that needs it most; False if none does."""
+        """Do one round on the log that needs it most. Returns False if no log needs it, or the
+        round was abandoned."""
         chosen = await self._filthiest()
         if chosen is None:
             return False
@@ -190,8 +193,8 @@ class Cleaner:
         return min(due, key=lambda d: (given_up.get(d[0], 0), -d[1].dirty_ratio), default=None)
 
     def _roll_overdue(self, partition: Partition, config: CompactionConfig, now_ms: int) -> None:
-        """Roll the active segment of a log whose records must not wait longer
-        (`max.compaction.lag.ms`)."""
+        """Roll the active segment of a log whose oldest record has reached
+        `max.compaction.lag.ms`."""
         segment = partition.log.state.segments[-1]
         first = segment.first_timestamp
         if segment.size and first is not None and 0 <= first < now_ms - config.max_lag_ms:
@@ -201,15 +204,15 @@ class Cleaner:
                 self._failed(partition, e)
 
     async def _clean(self, partition: Partition, found: Cleanable) -> bool:
-        """Do one round; returns whether it was completed."""
+        """Do one round. Returns whether it was completed."""
         log, directory = partition.log, partition.log.log_dir
         await offload(log.durability.flush, found.end_offset, directory=directory.path)
         if log.durability.recovery_point < found.end_offset:
-            return False  # a full disk had no space for data other than records
+            return False  # a full disk had no space for indexes or snapshots
         if directory.recovery_points.get(partition.tp, 0) < found.end_offset:
             await offload(directory.write_recovery_points, directory=directory.path)
         if partition.log is not log:
-            return False  # it is in another directory now
+            return False  # the log is in another directory now
         with of_one_log("make a job of it"):
             job = self._job(partition, found)
         if job is None:
@@ -240,7 +243,7 @@ class Cleaner:
         return True
 
     def _job(self, partition: Partition, found: Cleanable) -> Job | None:
-        """The job for a partition, as far as it is still needed; None if it is not."""
+        """Return the job for a partition, or None if it is no longer needed."""
         log, config = partition.log, self._config()
         settings, now_ms = compaction_of(partition), self._replicas.clock.now_ms()
         limit = log.state.last_stable_offset(partition.high_watermark)
@@ -267,7 +270,7 @@ class Cleaner:
 
 
 def compaction_of(partition: Partition) -> CompactionConfig:
-    """The topic's compaction settings."""
+    """Return the topic's compaction settings."""
     config = partition.config
     return CompactionConfig(
         config.min_cleanable_dirty_ratio,
@@ -278,7 +281,7 @@ def compaction_of(partition: Partition) -> CompactionConfig:
 
 
 def _next(steps: Iterator[Step], directory: str) -> Step | None:
-    """The next step of a job; None at its end. Runs in a thread."""
+    """Return the next step of a job, or None at its end. Runs in a thread."""
     with of_one_log(f"compact {directory}"):
         return next(steps, None)
 
@@ -286,8 +289,8 @@ def _next(steps: Iterator[Step], directory: str) -> Step | None:
 def _plan(
     candidates: list[tuple[Partition, CompactionConfig]], now_ms: int
 ) -> list[tuple[Partition, Cleanable | Unforeseen]]:
-    """The logs that are due. Runs in a thread. The next reader of an unreadable log gets its
-    error."""
+    """Return the logs that are due. Runs in a thread. An unreadable log is left out; its next
+    reader gets the error."""
     due: list[tuple[Partition, Cleanable | Unforeseen]] = []
     for partition, config in candidates:
         try:

@@ -26,8 +26,8 @@ async def put_in_place(
     sizes: dict[str, int],
 ) -> bool:
     """Replace `replaced` with the `.cleaned` segment of `base_offset`, whose files have `sizes` in
-    bytes. If the log has changed too much, or another log has its place, remove the segment and
-    return False. Raises StorageError, OSError."""
+    bytes. If the log has changed too much, or is no longer the partition's log, remove the segment
+    and return False. Raises StorageError, OSError."""
     if (
         partition.busy
         or partition.log is not log
@@ -35,9 +35,9 @@ async def put_in_place(
     ):
         await offload(remove_cleaned, log.state.disk, log.state.directory, base_offset)
         return False
-    with trio.CancelScope(shield=True):  # finish once started: a few renames and syncs
+    with trio.CancelScope(shield=True):  # finish what has begun: a few renames and syncs
         await offload(log.durability.sync_names, directory=log.log_dir.path)
-        while not partition.busy and log.segments.step_swap():  # a truncation finishes it as well
+        while not partition.busy and log.segments.step_swap():  # a truncation finishes it too
             await offload(log.durability.sync_names, directory=log.log_dir.path)
     if replicas.find(*partition.tp) is partition and partition.offline is None:
         replicas.tasks.dropped(partition)

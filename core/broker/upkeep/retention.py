@@ -1,8 +1,8 @@
 """Deletes segments according to `retention.ms`, `retention.bytes` and DeleteRecords, every
 `log.retention.check.interval.ms`.
 
-The segments to delete are found in a thread, since that may read time indexes; they are dropped on
-the loop, a few at a time. Files are removed `file.delete.delay.ms` later, because fetches being
+A thread finds the segments to delete, since that may read time indexes; they are dropped on the
+event loop, a few at a time. Files are removed `file.delete.delay.ms` later, because fetches being
 sent still read them. A fetch of a deleted offset gets OFFSET_OUT_OF_RANGE.
 """
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker")
 
 FIRST_CHECK_S = 30.0
-"""The delay of the first check after the start, unless the interval is shorter: segments that
-became due while the broker was down need not wait longer."""
+"""The delay of the first check after the start, in seconds, unless the interval is shorter:
+segments that became due while the broker was down need not wait longer."""
 
 PLANNED_AT_ONCE = 256
-"""The number of logs checked in one run of a thread."""
+"""The number of logs that are checked at a time in a thread."""
 
 
 class LogRetention:
@@ -46,7 +46,7 @@ class LogRetention:
         """Partitions for which an unexpected exception was logged."""
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Delete due segments until cancelled."""
         await trio.sleep(min(self._interval_s, FIRST_CHECK_S))
         while True:
             await self.check()
@@ -125,8 +125,8 @@ class LogRetention:
         )
 
     def _tell(self, partition: Partition, why: Unforeseen) -> None:
-        """Log an unexpected error, with the traceback only the first time, since it comes with
-        every check."""
+        """Log an unexpected error, with the traceback only the first time, since it occurs in every
+        check."""
         cause = why.__cause__ if partition not in self._reported else None
         self._reported.add(partition)
         logger.error("%s: retention skipped: %s", partition.tp, why, exc_info=cause)
@@ -136,7 +136,7 @@ class LogRetention:
         first = log.state.segments[0].base_offset
         try:
             if partition.busy or start > partition.high_watermark:
-                return  # it was truncated in the meantime
+                return  # the log was truncated in the meantime
             if start >= log.state.log_end_offset and log.state.segments[-1].size:
                 log.segments.roll(now_ms)
             while (
@@ -153,7 +153,7 @@ class LogRetention:
                 ):
                     return
                 if partition.log is not log:
-                    return  # it is in another directory now, and the next check handles it
+                    return  # the log is in another directory now; the next check handles it
         except StorageError as e:
             if e.undone:
                 logger.warning("%s: retention failed: %s", partition.tp, e)
@@ -164,8 +164,8 @@ class LogRetention:
 
 
 def retention_of(partition: Partition) -> Retention | None:
-    """The topic's retention settings; None if it is only compacted, or its segments are copied to
-    remote storage: then their deletion there moves the start of the log."""
+    """Return the topic's retention settings, or None if it is only compacted, or if its segments
+    are copied to remote storage: then their deletion there advances the log start."""
     config = partition.config
     if not config.delete or copies(partition):
         return None
@@ -173,7 +173,7 @@ def retention_of(partition: Partition) -> Retention | None:
 
 
 def copies(partition: Partition) -> bool:
-    """Whether segments of a partition go to remote storage."""
+    """Return whether segments of a partition are copied to remote storage."""
     config = partition.config
     return config.remote_storage_enable and not config.remote_log_copy_disable
 
@@ -181,7 +181,7 @@ def copies(partition: Partition) -> bool:
 def _plan_local(
     asked: list[tuple[Partition, Log, Retention, int, int]], now_ms: int
 ) -> list[tuple[Partition, int | Unforeseen]]:
-    """Like `_plan`, for the offsets at which the local files of logs will begin."""
+    """Like `_plan`, for the new local log start offsets."""
     due: list[tuple[Partition, int | Unforeseen]] = []
     for partition, log, wanted, high_watermark, copied in asked:
         try:
@@ -201,8 +201,8 @@ def _plan_local(
 def _plan(
     asked: list[tuple[Partition, Log, Retention | None, int]], now_ms: int
 ) -> list[tuple[Partition, int | Unforeseen]]:
-    """In a thread: the new start offsets. A log that cannot be read is not changed; its next reader
-    gets the error."""
+    """Return the new log start offsets. Runs in a thread. A log that cannot be read is not changed;
+    its next reader gets the error."""
     due: list[tuple[Partition, int | Unforeseen]] = []
     for partition, log, wanted, high_watermark in asked:
         try:

@@ -19,12 +19,13 @@ from pk.core.values import TopicPartition
 logger = logging.getLogger("pk.broker")
 
 FLUSH_CHECK_S = 1.0
-"""How often `flush.ms` is checked; more often if a topic's is shorter."""
+"""The interval at which `flush.ms` is checked, in seconds; it is shorter if a topic's `flush.ms`
+is."""
 FLUSH_CHECK_S_MIN = 0.01
 NEVER_MS = 1 << 53
-"""`flush.ms` from this value on, such as its default, means never."""
+"""From this value on, which includes its default, `flush.ms` means never."""
 EXPIRATION_CHECK_S = 600.0
-"""How often to look for producers that were idle too long."""
+"""The interval at which idle producers are expired, in seconds."""
 
 
 class ScheduledTasks:
@@ -37,7 +38,7 @@ class ScheduledTasks:
         self._high_watermarks: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run the tasks until cancelled."""
         config = self._config
         recovery_s = config.log_flush_offset_checkpoint_interval_ms / 1000
         starts_s = config.log_flush_start_offset_checkpoint_interval_ms / 1000
@@ -58,7 +59,7 @@ class ScheduledTasks:
             await offload(self._dirs.write_high_watermarks, now)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermark of every partition."""
+        """Return the high watermark of every partition."""
         return {partition.tp: partition.high_watermark for partition in self._replicas}
 
     async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -77,7 +78,7 @@ class ScheduledTasks:
         return run
 
     async def expire_producers(self) -> None:
-        """Drop the producers that wrote nothing for `producer.id.expiration.ms`."""
+        """Expire the producers that wrote nothing for `producer.id.expiration.ms`."""
         now_ms = self._replicas.clock.now_ms()
         for partition in list(self._replicas):
             partition.log.state.expire_producers(now_ms)
@@ -92,8 +93,9 @@ class ScheduledTasks:
             due: list[Partition] = []
             for partitions in list(self._replicas.by_topic()):
                 await let_others_run()
-                # Check topics, not partitions: there may be 50,000, and mostly none is due.
-                one = next(iter(partitions), None)  # none: it was deleted in the meantime
+                # Check topics, not partitions: there may be 50,000 partitions, and usually none is
+                # due.
+                one = next(iter(partitions), None)  # the topic was deleted
                 if one is not None and one.config.flush_ms < NEVER_MS:
                     due += partitions
             for partition in due:

@@ -50,16 +50,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker.scrubber")
 
 FIRST_CHECK_S: Final = 30.0
-"""The delay of the first check after the start, unless the interval is shorter."""
+"""The delay of the first check after the start, in seconds, unless the interval is shorter."""
 CHECK_S: Final = 60.0
-"""How often to check for logs that are due, and to record those that were read."""
+"""The interval at which logs that are due are looked for, and the times of read logs are stored, in
+seconds."""
 RETRY_S_MIN: Final = 1.0
-"""The first pause after a repair that was not possible; it doubles."""
+"""The first pause after a repair that was not possible, in seconds; it doubles."""
 RETRY_S_MAX: Final = 60.0
 
 
 class Scrubber:
-    """See the top of this file. One per broker; `run` is its task."""
+    """Checks and repairs closed segments. One per broker; `run` is its task."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Scrubber:
         replica_logs: ReplicaLogs,
         config: Callable[[], BrokerConfig],
     ) -> None:
-        """`config` returns the current keys."""
+        """`config` returns the current configuration."""
         self._state = state
         self._replicas = replicas
         self._reports = replica_logs
@@ -87,13 +88,13 @@ class Scrubber:
         return self._state.metrics
 
     def suspect(self, partition: Partition) -> None:
-        """Called when a read has found damage in this log."""
+        """Queue the log for a check, because a read has found damage in it."""
         if _suspected(partition.log):
             self._suspects[partition] = None
             self._suspected.set()
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Check and repair until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._scrub)
             nursery.start_soon(self._scrub_suspects)
@@ -142,7 +143,7 @@ class Scrubber:
         directories.clear()
 
     async def _due(self) -> list[Partition]:
-        """The logs to read now, starting with those that have waited longest."""
+        """Return the logs to read now, starting with those that have waited longest."""
         interval_ms, now_ms = self._interval_ms, self._replicas.clock.now_ms()
         due: list[tuple[int, Partition]] = []
         if not interval_ms:
@@ -170,7 +171,7 @@ class Scrubber:
                 await self._note({log.log_dir})
 
     async def _check_log(self, partition: Partition, log: Log, segments: list[Segment]) -> None:
-        """Read some segments of a log."""
+        """Check some segments of a log."""
         try:
             with of_one_log("look for damage"):
                 for segment in segments:
@@ -199,10 +200,10 @@ class Scrubber:
         if damaged is None or segment.size != size:
             return
         if self._following(partition, log, segment) != following:
-            return  # compacted, deleted or truncated in the meantime
+            return  # the segment was compacted, deleted or truncated in the meantime
         if segment.base_offset in log.damaged_segments:
-            return  # the other task was faster
-        segment.checked.forget(damaged.position, size)  # the next reader checks it again
+            return  # the other task has already recorded the damage
+        segment.checked.forget(damaged.position, size)  # so that the next reader checks it again
         log.damaged_segments[segment.base_offset] = damaged.what
         log.log_dir.scrub_times[partition.tp] = 0
         self._metrics.damaged_segments.value += 1
@@ -215,8 +216,8 @@ class Scrubber:
         self._found.set()
 
     def _following(self, partition: Partition, log: Log, segment: Segment) -> int | None:
-        """The base offset of the segment after this one; None if it is not a closed segment of the
-        partition's log, or the log is being truncated."""
+        """Return the base offset of the segment after this one, or None if this is not a closed
+        segment of the partition's log, or the log is being truncated."""
         if not self._is_here(partition, log) or partition.busy:
             return None
         segments = log.state.segments
@@ -251,7 +252,7 @@ class Scrubber:
             i = next(
                 (i for i, s in enumerate(log.state.segments[:-1]) if s.base_offset == base), None
             )
-            if i is None:  # deleted, or merged by compaction
+            if i is None:  # the segment was deleted, or merged by compaction
                 log.damaged_segments.pop(base, None)
             elif not partition.leads:
                 await self._repair_one(partition, log, i, retry)
@@ -300,7 +301,7 @@ class Scrubber:
 
 
 def _suspected(log: Log) -> list[Segment]:
-    """The closed segments in which a read has found damage that is not recorded yet."""
+    """Return the closed segments in which a read has found damage that is not recorded yet."""
     return [
         segment
         for segment in log.state.segments[:-1]
@@ -318,14 +319,14 @@ class _Retry:
         self._epoch = -1
         self._wait_s = RETRY_S_MIN
         self.why = ""
-        """Why the last try failed."""
+        """The reason why the last try failed."""
 
     def is_due(self, partition: Partition) -> bool:
-        """Whether it is time, or another broker leads."""
+        """Return whether the pause has ended, or the leader epoch has changed."""
         return trio.current_time() >= self._at or partition.leader_epoch != self._epoch
 
     def tried(self, partition: Partition) -> None:
-        """Record that everything possible was tried now."""
+        """Record that everything that is possible now has been tried."""
         self._epoch = partition.leader_epoch
         self._at = trio.current_time() + self._wait_s
         self._wait_s = min(self._wait_s * 2, RETRY_S_MAX)

@@ -1,12 +1,12 @@
 """Replaces a damaged segment of a follower with its leader's data.
 
 The range is fetched as a debugging consumer (replica id -2), since a follower's fetches would tell
-the leader that this one has fallen back to that offset. The data is written next to the log as a
-`.cleaned` segment, compared with the damaged one (`flaw_of` in core/log/scrub.py), and then
+the leader that this replica has fallen back to that offset. The data is written next to the log as
+a `.cleaned` segment, compared with the damaged one (`flaw_of` in core/log/scrub.py), and then
 replaces it, like a compacted segment. The follower stays in sync during this, and the damaged files
 are kept until the new ones are durable.
 
-Only committed records are replaced, within one leader epoch, so that the leader's log certainly has
+Only committed records of one leader epoch are replaced, so that the leader's log certainly has
 them.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CONNECT_MS: Final = 5_000
 FETCH_MS: Final = 30_000
 FETCH_BYTES: Final = 1 << 20
-"""The size of each fetch."""
+"""The size of each fetch, in bytes."""
 BUFFER_BYTES: Final = 1 << 18
 FETCH: Final = 1
 VERSION_REPLICA_STATE: Final = 15
@@ -53,11 +53,11 @@ DEBUGGING_CONSUMER: Final = -2
 
 
 class NotRepaired(Exception):
-    """A segment could not be replaced now; the message has the reason."""
+    """A segment could not be replaced now. The message has the reason."""
 
 
 class SegmentRepair:
-    """See the top of this file."""
+    """Repairs segments of followers."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class SegmentRepair:
         peers: Peers,
         bandwidth: Bandwidth,
     ) -> None:
-        """`bandwidth` limits fetches and reads."""
+        """`bandwidth` limits the fetches and reads."""
         self._state = state
         self._replicas = replicas
         self._peers = peers
         self._bandwidth = bandwidth
 
     async def repair(self, partition: Partition, segment: Segment, following: int) -> None:
-        """Replace a damaged segment, whose next segment begins at `following`. Raises NotRepaired;
+        """Replace a damaged segment; the next segment begins at `following`. Raises NotRepaired;
         StorageError, OSError if this broker's disk fails."""
         log = partition.log
         if partition.leader in (NO_LEADER, self._state.node_id):
@@ -148,7 +148,7 @@ class SegmentRepair:
     async def _copy(
         self, partition: Partition, replaced: Replaced, writer: CleanedSegment
     ) -> set[int]:
-        """Copy the leader's data; returns the offsets of the markers in it."""
+        """Copy the leader's data. Returns the offsets of its markers."""
         endpoint = self._state.inter_broker_endpoint(partition.leader)
         if endpoint is None:
             raise NotRepaired(f"no address of broker {partition.leader} is known")
@@ -161,7 +161,7 @@ class SegmentRepair:
                 records = await self._fetch(channel, partition, epoch, offset)
                 batches = list(_whole_batches(records, offset))
                 if not batches:
-                    break  # the check of the copy detects missing data
+                    break  # the check of the copy will find that data is missing
                 within = [b for b in batches if b[1].base_offset < replaced.following]
                 markers.update(h.last_offset for _, h in within if h.is_control)
                 await offload(_write, writer, records, within, directory=path)
@@ -174,7 +174,7 @@ class SegmentRepair:
     async def _fetch(
         self, channel: Channel, partition: Partition, epoch: int, offset: int
     ) -> bytes:
-        """The leader's data of that epoch from `offset` on."""
+        """Return the leader's data of that epoch from `offset` on."""
         topic = FetchTopic(
             topic=partition.tp.topic,
             topic_id=partition.topic_id,
@@ -203,7 +203,8 @@ class SegmentRepair:
 
 
 def _whole_batches(records: bytes, offset: int) -> Generator[tuple[int, BatchHeader]]:
-    """The batches in a fetch from `offset` on: the first contains it. Raises CorruptBatch."""
+    """Return the whole batches in a fetch from `offset` on, the first of which contains it. Raises
+    CorruptBatch."""
     for position, header in iter_headers(records):
         if header.next_offset <= offset:
             raise NotRepaired(f"the leader sent offset {header.base_offset} again")
