@@ -1,1 +1,1 @@
-"""`pk spark pipeline`: streams that a TOML file declares, run by Spark."""
+"""`pk spark pipeline`: Spark runs the streams that a TOML file declares."""

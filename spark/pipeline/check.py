@@ -1,9 +1,8 @@
-"""Checks a pipeline without running it: Spark's analyzer and its rules for streams look at every
-step and sink.
+"""Checks a pipeline without running it, by applying Spark's analyzer and its rules for streams to
+every step and sink.
 
-The columns that a step needs come from their sources: the check samples a topic whose fields the
-file does not declare, and reads the columns of a directory of files and of a database's table.
-Nothing is written.
+The columns that steps need are read from the sources: the check samples a topic whose fields the
+file does not declare, and reads the columns of files and of a database's table. Nothing is written.
 """
 
 import tempfile
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """A relation or sink that passed."""
+    """A relation or sink that passed the check."""
 
     kind: Literal["source", "table", "step", "sink"]
     name: str
@@ -45,7 +44,7 @@ class Checked:
 
 
 def check_pipeline(pipeline: Pipeline, options: RunOptions) -> list[Checked]:
-    """Compares a pipeline with its checkpoint, and plans it in a Spark of its own. Raises
+    """Compare a pipeline with its checkpoint, and plan it in a Spark of its own. Raises
     WrongPipeline, SparkFailed, KafkaError, ClientError, OSError."""
     for said in check_changes(pipeline, Places(pipeline)):
         options.say(said)
@@ -54,7 +53,8 @@ def check_pipeline(pipeline: Pipeline, options: RunOptions) -> list[Checked]:
 
 
 def check_in(spark: "SparkSession", pipeline: Pipeline, kafka: Mapping[str, str]) -> list[Checked]:
-    """Plans a pipeline in a session. Raises WrongPipeline, KafkaError, ClientError."""
+    """Plan a pipeline in a session, without running it. Raises WrongPipeline, KafkaError,
+    ClientError."""
     from pk.spark.pipeline.fields import Fields
     from pk.spark.pipeline.registry_sources import RegistryVersions
     from pk.spark.pipeline.relations import Builder
@@ -106,7 +106,7 @@ def _kind(relation: Relation) -> Literal["source", "table", "step"]:
 
 
 def where(sink: Sink) -> str:
-    """A sink's destination, in the words of the file."""
+    """A sink's destination, as written in the file."""
     for kind in ("topic", "parquet", "delta", "iceberg"):
         if hasattr(sink, kind):
             return f"{kind} {getattr(sink, kind)}"
@@ -116,8 +116,8 @@ def where(sink: Sink) -> str:
 def _not_parquet(
     spark: "SparkSession", sink: ParquetSink | DeltaSink | IcebergSink, frame: "DataFrame"
 ) -> str | None:
-    """Why Spark cannot write the rows as parquet files: it looks at the columns when it begins to
-    write, so files without rows are written and removed."""
+    """The reason why Spark cannot write the rows as parquet files; None if it can. Spark checks the
+    columns only when a write begins, so this writes files without rows, and removes them."""
     from pyspark.errors import PySparkException
 
     from pk.spark.pipeline.table_sinks import check_iceberg_columns
@@ -138,8 +138,8 @@ def _not_parquet(
 
 
 def _unsupported(spark: "SparkSession", frame: Any, mode: str) -> str | None:
-    """The operation that Spark does not support on such a stream; otherwise only a query's start
-    would report it."""
+    """The operation that Spark does not support on such a stream; None if it supports all of them.
+    Without this check, only the start of the query would report it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

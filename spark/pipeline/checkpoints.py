@@ -1,8 +1,8 @@
-"""Reads the offsets of a topic in a batch from Spark's checkpoint of a query.
+"""Reads a topic's offsets from Spark's checkpoint of a query.
 
-`offsets/N` has the offsets that batch N reads; `commits/N` shows that its sink has written the
-batch. The file of a batch has a line of JSON for each source, and two lines for a topic that the
-query uses twice.
+`offsets/N` has the end offsets of batch N; `commits/N` exists once the sink has written the batch.
+The file of a batch has one line of JSON for each source, and so two lines for a topic that the
+query reads twice.
 """
 
 import json
@@ -15,7 +15,8 @@ from pk.spark.stream.offsets import StreamOffset, WrongOffset
 
 
 def committed(checkpoint: Place, topic: str) -> dict[TopicPartition, int]:
-    """The offsets at which a query's next batch begins to read a topic; empty before the first."""
+    """The offsets at which a query's next batch begins to read a topic; empty before the first
+    batch is committed."""
     newest = _newest(checkpoint / "commits")
     if newest is None:
         return {}
@@ -28,7 +29,7 @@ def committed(checkpoint: Place, topic: str) -> dict[TopicPartition, int]:
 
 
 def query_names(checkpoint: Place) -> list[str]:
-    """The queries that have a checkpoint."""
+    """The names of the queries that have a checkpoint."""
     try:
         return [each.name for each in (checkpoint / "sinks").iterdir()]
     except FileNotFoundError:
@@ -36,7 +37,7 @@ def query_names(checkpoint: Place) -> list[str]:
 
 
 def last_batch(checkpoint: Place) -> int | None:
-    """The last batch of a query that its sink has."""
+    """The number of the last batch that a query's sink has written; None before the first."""
     return _newest(checkpoint / "commits")
 
 
@@ -46,7 +47,7 @@ def has_begun(checkpoint: Place) -> bool:
 
 
 def planned(checkpoint: Place, topic: str) -> list[OffsetRange]:
-    """The ranges of a topic that a query's newest batch reads, done or not."""
+    """The ranges of a topic in a query's newest batch, whether or not the batch is done."""
     newest = _newest(checkpoint / "offsets")
     if newest is None:
         return []
@@ -71,7 +72,7 @@ def _newest(folder: Place) -> int | None:
 
 
 def _offsets(checkpoint: Place, batch: int, topic: str) -> list[StreamOffset]:
-    """The end of a batch, for each source that reads the topic."""
+    """The end offsets of a batch, for each source that reads the topic."""
     found: list[StreamOffset] = []
     try:
         text = (checkpoint / "offsets" / str(batch)).read_text(errors="replace")

@@ -1,4 +1,4 @@
-"""Dead letters: what a pipeline could not handle, as records of the topic for them."""
+"""Dead letters: records that a pipeline could not process, sent to a topic of their own."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 HEADER: Final = "__pk.errors."
-"""The prefix of a dead letter's header names; Kafka Streams has `__streams.errors.`"""
+"""The prefix of the names of a dead letter's headers; Kafka Streams uses `__streams.errors.`"""
 
 _LIMIT: Final = "kafka.max.request.size"
 _RECORD: Final = ("topic", "partition", "offset")
 _REASON: Final = 1_000
-"""Characters of a reason; it may hold the value that does not fit."""
+"""The longest reason, in characters, since a reason may contain the value that does not fit."""
 
 _BESIDE: Final = 200
-"""An upper bound for the bytes of a batch of one record beyond key, value and headers."""
+"""An upper bound for the bytes of a one-record batch in addition to its key, value and headers."""
 
 _BESIDE_HEADER: Final = 12
 
 
 def size_limit(kafka: Mapping[str, str]) -> int:
-    """How large a record may be for a pipeline's producers. Raises ConfigError."""
+    """The size limit for records of a pipeline's producers, in bytes. Raises ConfigError."""
     given = {"max.request.size": kafka[_LIMIT]} if _LIMIT in kafka else {}
     return parse(ProducerConfig, given).max_request_size
 
@@ -38,9 +38,10 @@ def letters(
     says: "Mapping[str, Column]",
     limit: int,
 ) -> "DataFrame":
-    """The records `raw`, with the key and value that they had, for a topic. `says` has the headers
-    that tell why, without the start of their names. Fields that would make a record larger than
-    `limit` are left out, and named in a header: a refused letter would stop the pipeline."""
+    """Convert the records `raw` to dead letters, with their original key and value. `says` has the
+    headers that explain the failure, under names without the prefix. Fields that would make a dead
+    letter larger than `limit` are dropped and named in a header, since a refused record would stop
+    the pipeline."""
     places = {name: f.col(name).cast("string") for name in _RECORD}
     why = {name: f.left(text, f.lit(_REASON)) for name, text in says.items()}
     ours = [_header(name, text) for name, text in {**places, **why}.items()]

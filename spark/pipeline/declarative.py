@@ -58,7 +58,7 @@ def spark():
 
 
 def write_project(pipeline: Pipeline, directory: Path, kafka: Mapping[str, str]) -> list[Path]:
-    """Writes the project and returns its files. Raises WrongPipeline, DirectoryRefused, OSError."""
+    """Write the project, and return its files. Raises WrongPipeline, DirectoryRefused, OSError."""
     if directory.exists() and any(directory.iterdir()):
         raise DirectoryRefused(
             f"{directory} is not empty; the project needs a directory of its own"
@@ -70,7 +70,7 @@ def write_project(pipeline: Pipeline, directory: Path, kafka: Mapping[str, str])
     code.parent.mkdir(parents=True)
     settings = {
         "spark.sql.shuffle.partitions": "4",
-        # Steps name streams as they name tables, without STREAM.
+        # Steps name streams in the same way as tables, without the keyword STREAM.
         "pipelines.incompatibleViewCheck.enabled": "false",
         **pipeline.spark,
     }
@@ -143,7 +143,8 @@ def _relation(pipeline: Pipeline, places: Places, relation: Relation) -> str:
 
 
 def _parser(source: Relation) -> list[str]:
-    """The parser of values or files, created outside the view, which must not call Spark."""
+    """The code that creates the parser of values or files. It is outside the view, whose code must
+    not call Spark."""
     if isinstance(source, TopicSource) and source.value == "json":
         made = f"json_parser(spark(), {' '.join((source.fields or '').split())!r})"
     elif isinstance(source, FileSource) and source.format in ("csv", "json"):
@@ -155,7 +156,7 @@ def _parser(source: Relation) -> list[str]:
 
 
 def _topic(pipeline: Pipeline, source: TopicSource) -> list[str]:
-    """A topic's rows; of JSON those whose value parses."""
+    """The code of a topic's view; for JSON, only the rows whose value parses."""
     options = {**source.options, "startingOffsets": source.start, "subscribe": source.topic}
     lines = [
         '    rows = spark().readStream.format("pk").options(**KAFKA)',
@@ -219,7 +220,7 @@ def _sink(pipeline: Pipeline, sink: Sink) -> str:
     if isinstance(sink, ParquetSink):
         columns = list(sink.partition_by) or None
         relations = (*pipeline.sources, *pipeline.tables, *pipeline.steps)
-        # A table and a view cannot have one name.
+        # A table and a view cannot have the same name.
         taken = sink.name in {relation.name for relation in relations}
         table = f"{sink.name}_table" if taken else sink.name
         return (

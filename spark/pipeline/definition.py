@@ -1,4 +1,4 @@
-"""The contents of a pipeline's file: sources, tables, steps and sinks, checked as far as possible
+"""Parses a pipeline's file (sources, tables, steps and sinks) and checks it as far as possible
 without Spark or a broker.
 
     name = "orders-per-minute"
@@ -18,7 +18,7 @@ without Spark or a broker.
     from = "per_minute"
     topic = "orders-per-minute"
 
-Everything that is wrong is reported, not only the first problem; each with its line and column.
+All problems are reported, not only the first, each with its line and column.
 """
 
 import re
@@ -64,7 +64,7 @@ _PYTHON: Final = re.compile(r"[^:]+\.py:[A-Za-z_][A-Za-z0-9_]*")
 
 
 class WrongPipeline(SparkError):
-    """The file has problems. The message names them all, each as FILE:LINE:COLUMN."""
+    """The pipeline has problems. The message lists all of them, each as FILE:LINE:COLUMN."""
 
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         self.file = file
@@ -73,12 +73,12 @@ class WrongPipeline(SparkError):
 
     @property
     def lasting(self) -> bool:
-        """Whether the failure recurs until something is changed."""
+        """Whether the failure would recur until something is changed."""
         return not all(each.passing for each in self.problems)
 
 
 def show_problem(file: str, problem: Problem) -> str:
-    """A problem as compilers show theirs."""
+    """A problem in the format of compilers."""
     return f"{file}:{problem.position.line}:{problem.position.column}: {problem.message}"
 
 
@@ -89,7 +89,7 @@ def _formats(key: str | None, value: str | None) -> dict[Column, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Watermark:
-    """How late a row may come, by the time in a column."""
+    """How late a row may be, by the time in a column."""
 
     column: str
     delay: str
@@ -97,7 +97,7 @@ class Watermark:
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """Something with rows and a name that SQL can use. `path` is its place in the file."""
+    """A named set of rows that SQL can use. `path` is its path in the file."""
 
     name: str
     path: Path
@@ -106,41 +106,41 @@ class Relation:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSource(Relation):
-    """A topic as a stream."""
+    """A topic, read as a stream."""
 
     topic: str
     key: Encoding = "bytes"
     value: Encoding = "bytes"
     fields: str | None = None
-    """The fields of JSON values in Spark's DDL; None: those of a sample."""
+    """The fields of JSON values in Spark's DDL; None means that they are inferred from a sample."""
 
     start: Literal["earliest", "latest"] = "earliest"
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def format(self) -> str | None:
-        """How values are written if they name their schemas; None if they name none."""
+        """The format of values that name their schemas; None for other values."""
         return self.value if self.value in KINDS else None
 
     @property
     def key_format(self) -> str | None:
-        """How keys are written if they name their schemas; None if they name none."""
+        """The format of keys that name their schemas; None for other keys."""
         return self.key if self.key in KINDS else None
 
     @property
     def formats(self) -> Mapping[Column, str]:
-        """The format of each column that names its schemas."""
+        """The formats of the columns that name their schemas."""
         return _formats(self.key_format, self.format)
 
     @property
     def may_fail(self) -> bool:
-        """Whether there are records that do not parse."""
+        """Whether a record can fail to parse."""
         return self.value == "json" or bool(self.formats)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSource(Relation):
-    """A directory as a stream of the files that appear in it, or read whole."""
+    """A directory, read as a stream of the files that are added to it, or as a table."""
 
     files: str
     format: str
@@ -150,23 +150,23 @@ class FileSource(Relation):
 
 @dataclass(frozen=True, kw_only=True)
 class JdbcSource(Relation):
-    """A table of a database as a stream of its new and changed rows, or read whole."""
+    """A database's table, read as a stream of its new and changed rows, or as a table."""
 
     jdbc: str
     table: str
     changes: tuple[str, ...] = ()
-    """Columns that grow with every insert and update; a later row is one that is greater in
-    them."""
+    """Columns whose values grow with every insert and update; a row with greater values is
+    later."""
 
     every_s: float = 10.0
-    """How often to look for changes."""
+    """The time in seconds between two queries for changes."""
 
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step(Relation):
-    """Rows made of other rows: by SQL, or by a Python function that gets and returns data
+    """Rows computed from other rows: by SQL, or by a Python function that takes and returns data
     frames."""
 
     sql: str | None = None
@@ -176,7 +176,7 @@ class Step(Relation):
 
 @dataclass(frozen=True, kw_only=True)
 class Sink:
-    """The destination of a relation's rows. `path` is its place in the file."""
+    """The destination of a relation's rows. `path` is its path in the file."""
 
     name: str
     source: str
@@ -185,60 +185,61 @@ class Sink:
 
     @property
     def output_mode(self) -> str:
-        """Spark's output mode for the query."""
+        """The output mode of Spark's query."""
         return "update" if self.mode == "upsert" else self.mode
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedSink(Sink):
-    """A table whose rows have a key, so that rows can replace and delete others."""
+    """A sink to a table whose rows may have a key, so that rows can replace and delete others."""
 
     key: tuple[str, ...] = ()
     delete: str | None = None
-    """An SQL expression. If it is true for a change, the row of the key is deleted."""
+    """An SQL condition. A change for which it is true deletes the row with its key."""
 
     order_by: tuple[str, ...] = ()
-    """Columns that order the changes of a key: the change with the greatest values counts."""
+    """Columns that order the changes of a key: only the change with the greatest values is
+    applied."""
 
     leave_out: tuple[str, ...] = ()
-    """Columns that the table does not get."""
+    """Columns of the rows that are not written to the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSink(Sink):
-    """Rows as records, exactly once."""
+    """A sink that writes rows as records of a topic, exactly once."""
 
     topic: str
     key: str | None = None
-    """An SQL expression."""
+    """An SQL expression for the key."""
 
     value: str | None = None
-    """An SQL expression; None: the column `value` if it is text or binary, else all columns as
-    JSON."""
+    """An SQL expression for the value. None means the column `value` if it is text or binary,
+    otherwise all columns as JSON."""
 
     format: str | None = None
-    """How values are written with a schema; None: without one."""
+    """The format of values that are written with a schema; None means no schema."""
 
     key_format: str | None = None
-    """The same of keys."""
+    """The format of keys that are written with a schema; None means no schema."""
 
     atomic: bool = False
-    """Whether each batch is one transaction, which the driver publishes."""
+    """Whether each batch is a single transaction, which the driver publishes."""
 
     driver_bytes: int = DRIVER_BYTES
-    """A batch with more bytes is published by executors."""
+    """The size in bytes above which executors publish a batch."""
 
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def formats(self) -> Mapping[Column, str]:
-        """The format of each column that is written with a schema."""
+        """The formats of the columns that are written with schemas."""
         return _formats(self.key_format, self.format)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParquetSink(Sink):
-    """Rows as parquet files in a directory, by Spark's own file sink."""
+    """A sink that writes rows as parquet files to a directory or URL."""
 
     parquet: str
     partition_by: tuple[str, ...] = ()
@@ -246,26 +247,26 @@ class ParquetSink(Sink):
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaSink(KeyedSink):
-    """Rows appended to a Delta table, or changed there by key."""
+    """A sink that appends rows to a Delta table, or changes its rows by key."""
 
     delta: str
     partition_by: tuple[str, ...] = ()
     compact_s: float | None = None
-    """How often small files are compacted; None: never."""
+    """The time in seconds between compactions of small files; None means never."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergSink(KeyedSink):
-    """Rows appended to an Iceberg table, or changed there by key."""
+    """A sink that appends rows to an Iceberg table, or changes its rows by key."""
 
     iceberg: str
     catalog: Mapping[str, str]
-    """Properties of the catalog, as pyiceberg has them."""
+    """The catalog's properties, under pyiceberg's names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JdbcSink(KeyedSink):
-    """Rows inserted into a database's table, or changed there by key."""
+    """A sink that inserts rows into a database's table, or changes its rows by key."""
 
     jdbc: str
     table: str
@@ -274,7 +275,7 @@ class JdbcSink(KeyedSink):
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """A whole file."""
+    """The contents of a pipeline's file."""
 
     file: str
     document: Document
@@ -283,29 +284,29 @@ class Pipeline:
     group: str
     on_error: OnError = "stop"
     dead_letters: str | None = None
-    """The topic for records that fail, with on_error = "dlq"."""
+    """The topic for records that fail, if on_error is "dlq"."""
 
     schema: Schema = "evolve"
     every: str | None = None
-    """The pause between two batches; None: as soon as there is something."""
+    """The interval at which batches start; None means as soon as there are new rows."""
 
     kafka: Mapping[str, str] = field(default_factory=dict[str, str])
     registry: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """The schema registry: its `url`, and how to log in."""
+    """The schema registry: its `url`, and the credentials."""
 
     spark: Mapping[str, str] = field(default_factory=dict[str, str])
     jars: tuple[str, ...] = ()
     sources: tuple[Relation, ...] = ()
-    """TopicSource, FileSource and JdbcSource: streams."""
+    """The streams: TopicSource, FileSource and JdbcSource."""
 
     tables: tuple[Relation, ...] = ()
-    """FileSource and JdbcSource, read whole in each batch."""
+    """The tables: FileSource and JdbcSource, which each batch reads as a whole."""
 
     steps: tuple[Step, ...] = ()
     sinks: tuple[Sink, ...] = ()
 
     def problem(self, path: Path, message: str, *, passing: bool = False) -> WrongPipeline:
-        """An error about one place; `passing` if it may pass by itself."""
+        """An error at a path of the file. `passing` means that it may go away without a change."""
         return WrongPipeline(self.file, [Problem(self.document.at(path), message, passing)])
 
     @property
@@ -315,10 +316,11 @@ class Pipeline:
 
 
 def parse_pipeline(text: str, file: str, environ: Mapping[str, str] | None = None) -> Pipeline:
-    """Reads a pipeline's file; `file` is its name for messages. Raises WrongPipeline.
+    """Parse the text of a pipeline's file; `file` is the file's name in messages. Raises
+    WrongPipeline.
 
-    Tables of options may use `${env:NAME}` for a variable of `environ`, so that a file need not
-    hold secrets.
+    Tables of options may use `${env:NAME}` for a variable of `environ`, so that secrets can be kept
+    out of the file.
     """
     try:
         document = read_document(text)
@@ -332,8 +334,8 @@ def parse_pipeline(text: str, file: str, environ: Mapping[str, str] | None = Non
 
 
 class _Table:
-    """One table of the file. Each method takes a key out of it; keys left at the end are
-    unknown."""
+    """One TOML table of the file. Its methods record the keys that they read; `end` reports all
+    other keys as unknown."""
 
     def __init__(
         self,
@@ -358,7 +360,7 @@ class _Table:
         return name in self.values
 
     def text(self, name: str, default: str = "", *, needed: str | None = None) -> str:
-        """A text. `needed` completes the error if it is missing."""
+        """The text of a key. `needed` completes the error for a missing key."""
         self.known.add(name)
         if name not in self.values:
             if needed is not None:
@@ -371,25 +373,25 @@ class _Table:
         return value
 
     def directory(self, name: str, default: str = "", *, needed: str | None = None) -> str:
-        """A directory of this machine: a path, or a `file:` URL."""
+        """A local directory: a path, or a `file:` URL."""
         place = self.text(name, default, needed=needed)
         self.must_be_here((name,), f"{name} must be a directory", place)
         return place
 
     def place(self, name: str, default: str = "", *, needed: str | None = None) -> str:
-        """A directory of this machine, or a URL of object storage."""
+        """A local directory, or a URL of object storage."""
         place = self.text(name, default, needed=needed)
         self.must_be_a_place((name,), name, place)
         return place
 
     def must_be_a_place(self, path: Path, name: str, place: str) -> None:
-        """Reports a place that is neither on this machine nor in object storage; `path` is its
-        position in this table."""
+        """Report a location that is neither local nor in object storage; `path` is its path in this
+        table."""
         if not is_object_url(place):
             self.must_be_here(path, f"{name} must be a URL such as s3://… or a directory", place)
 
     def must_be_here(self, path: Path, what: str, place: str) -> None:
-        """Reports a place that is not on this machine; `path` is its position in this table."""
+        """Report a location that is not local; `path` is its path in this table."""
         try:
             local_path(place)
         except OptionError:
@@ -441,7 +443,7 @@ class _Table:
         return tuple(cast(list[str], value))
 
     def mapping(self, name: str, *, but: Sequence[str] = ()) -> dict[str, str]:
-        """A table of texts, numbers and booleans, all handed on as text."""
+        """A table of texts, numbers and booleans; the values are returned as text."""
         self.known.add(name)
         value = self.values.get(name, {})
         if not isinstance(value, dict):
@@ -465,7 +467,7 @@ class _Table:
         return found
 
     def _filled(self, name: Path, text: str) -> str:
-        """A text with its variables replaced."""
+        """A text, with its `${env:NAME}` replaced by the variables."""
 
         def value(match: re.Match[str]) -> str:
             if match[1] not in self.environ:
@@ -490,7 +492,7 @@ class _Table:
         ]
 
     def table(self, name: str) -> "_Table | None":
-        """A table that may be missing."""
+        """A table; None if it is missing."""
         self.known.add(name)
         value = self.values.get(name)
         if value is None:
@@ -502,7 +504,7 @@ class _Table:
         return _Table(self.document, (*self.path, name), found, self.problems, self.environ)
 
     def end(self, what: str) -> None:
-        """Reports the keys that nothing took."""
+        """Report the keys that were not read."""
         for name in self.values:
             if name not in self.known:
                 self.wrong(
@@ -512,7 +514,8 @@ class _Table:
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """TOML reads an unquoted `bootstrap.servers` as a table in a table; here it is one name."""
+    """Join the names of nested tables: TOML reads an unquoted `bootstrap.servers` as a table in a
+    table, but here it is one name."""
     found: list[tuple[str, Any]] = []
     for key, value in values.items():
         if isinstance(value, dict):
@@ -594,7 +597,7 @@ def _check_topic(table: _Table, name: str, topic: str | None) -> None:
 
 
 def _check_names(table: _Table, pipeline: Pipeline) -> None:
-    """Each relation has a name of its own, and what uses one comes after it."""
+    """Report relations with the same name, and relations that are used before they are defined."""
     document, problems = table.document, table.problems
     seen: dict[str, Path] = {}
     for relation in (*pipeline.sources, *pipeline.tables, *pipeline.steps):
@@ -646,7 +649,7 @@ def _watermark(table: _Table) -> Watermark | None:
 
 
 def _kind(table: _Table, kinds: Sequence[str], what: str) -> str | None:
-    """The key that decides the kind of a table; exactly one of `kinds` must be present."""
+    """The key that determines the kind of a table; exactly one of `kinds` must be present."""
     found = [kind for kind in kinds if table.has(kind)]
     if len(found) == 1:
         return found[0]
@@ -729,7 +732,7 @@ def _jdbc_source(table: _Table, name: str, watermark: Watermark | None, stream: 
 
 
 def _seconds(table: _Table, name: str) -> float | None:
-    """A time such as 10s; None if it is missing."""
+    """A duration such as 10s, in seconds; None if it is missing."""
     text = table.text(name)
     if not text:
         return None
@@ -859,7 +862,7 @@ def _sink(table: _Table) -> Sink:
 
 
 class _Keyed(TypedDict):
-    """The arguments of a KeyedSink."""
+    """The arguments that every KeyedSink has."""
 
     key: tuple[str, ...]
     delete: str | None

@@ -1,9 +1,8 @@
-"""A TOML text with the place of each key and value, so that every error can name its line and
-column.
+"""TOML with the position of each key and value, so that every error can name its line and column.
 
-tomlkit reads the text and names the place of a syntax error, but it keeps no places of valid TOML.
-So the text is scanned a second time, for places only. The scan trusts that the text is TOML: it
-checks nothing.
+tomlkit parses the text and reports the position of a syntax error, but it does not keep the
+positions in valid TOML. So the text is scanned a second time, only for positions. The scan assumes
+valid TOML and checks nothing.
 """
 
 import re
@@ -14,7 +13,7 @@ import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
 Path = tuple[str | int, ...]
-"""The way to a value: keys, and indexes of arrays."""
+"""The path to a value: keys, and indexes of arrays."""
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _PLAIN: Final = re.compile(r"[^,\]}#\n]*")
@@ -23,7 +22,7 @@ _SPACE: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in the file; both numbers begin at 1."""
+    """A position in the file; both numbers begin at 1."""
 
     line: int
     column: int
@@ -31,17 +30,18 @@ class Position:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """A problem and its position."""
+    """A problem, and its position."""
 
     position: Position
     message: str
     passing: bool = False
-    """Whether it may pass by itself: something that the file names could not be reached."""
+    """Whether the problem may go away without a change: something that the file names could not be
+    reached."""
 
 
 @dataclass(slots=True)
 class Document:
-    """The values of a file and their places."""
+    """The values of a file, and their positions."""
 
     text: str
     values: dict[str, Any]
@@ -49,16 +49,17 @@ class Document:
     """The start of each value's key, as an index into `text`; for a table, its header."""
 
     contents: dict[Path, int] = field(default_factory=dict[Path, int])
-    """The start of each value; for a text, its first character."""
+    """The start of each value, as an index into `text`; for a string, its first character."""
 
     def at(self, path: Path) -> Position:
-        """The place of a value's key, or of the nearest table around it."""
+        """The position of a value's key, or of the nearest table that contains it."""
         while path and path not in self.keys:
             path = path[:-1]
         return self.position(self.keys.get(path, 0))
 
     def inside(self, path: Path, index: int) -> Position:
-        """The place of a character of a text. Escapes before it move the answer by their length."""
+        """The position of a character inside a string. Escapes before it shift the result by their
+        length."""
         return self.position(self.contents.get(path, self.keys.get(path, 0)) + index)
 
     def position(self, index: int) -> Position:
@@ -68,7 +69,7 @@ class Document:
 
 
 class NotToml(Exception):
-    """The text is not TOML; `problem` says where."""
+    """The text is not valid TOML; `problem` has the position."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -76,7 +77,7 @@ class NotToml(Exception):
 
 
 def read_document(text: str) -> Document:
-    """Reads a TOML text. Raises NotToml."""
+    """Parse TOML. Raises NotToml."""
     text = text.replace("\r\n", "\n")
     try:
         values = tomlkit.parse(text).unwrap()
@@ -91,14 +92,14 @@ def read_document(text: str) -> Document:
 
 
 class _Scan:
-    """Walks through the text once."""
+    """One pass over the text, which records the positions."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
         self.text = document.text
         self.index = 0
         self.counts: dict[Path, int] = {}
-        """How many tables each array of tables has so far."""
+        """The number of tables in each array of tables so far."""
 
     def run(self) -> None:
         table: Path = ()
@@ -123,7 +124,7 @@ class _Scan:
             self.document.keys[table] = start
 
     def _resolved(self, names: list[str]) -> Path:
-        """The path of a header: a name of an array of tables means its last table."""
+        """The path of a header: the name of an array of tables means its last table."""
         path: Path = ()
         for name in names:
             path = (*path, name)
@@ -164,7 +165,7 @@ class _Scan:
         names = self._names()
         for count in range(1, len(names) + 1):
             self.document.keys.setdefault((*table, *names[:count]), start)
-        self.index += 1  # =
+        self.index += 1  # the equals sign
         self._value((*table, *names))
 
     def _value(self, path: Path) -> None:
@@ -197,7 +198,7 @@ class _Scan:
         self.index += 1
 
     def _quoted(self) -> tuple[int, int]:
-        """Moves past a text, and returns the start and end of its characters."""
+        """Skip a string, and return the start and end of its characters."""
         quote = self.text[self.index]
         triple = self.text.startswith(quote * 3, self.index)
         begin = self.index + (3 if triple else 1)

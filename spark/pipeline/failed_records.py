@@ -1,5 +1,5 @@
-"""Records with which a step of a query fails: kept next to the checkpoint, so that the batch that
-contains them runs without them, even after a crash."""
+"""Stores the records with which a query's steps fail next to the checkpoint, so that their batch
+runs without them, even after a crash."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from pk.spark.read.ranges import OffsetRange
 
 
 class FailedRecord(NamedTuple):
-    """A record, and the reason why a step fails with it."""
+    """A record with which a step fails, and the reason."""
 
     topic: str
     partition: int
@@ -23,7 +23,7 @@ class FailedRecord(NamedTuple):
 
 
 class FailedRecords:
-    """Query → the failed records of its newest batch."""
+    """The failed records of each query's newest batch."""
 
     def __init__(self, file: Place) -> None:
         self._file = file
@@ -33,16 +33,16 @@ class FailedRecords:
             self._known = {}
 
     def of(self, query: str) -> list[FailedRecord]:
-        """The records that the query leaves out."""
+        """The records that the query skips."""
         return [FailedRecord(*each) for each in self._entry(query)["records"]]
 
     def unwritten(self, query: str) -> tuple[int, list[FailedRecord]]:
-        """Those that may still have to become dead letters, and the number of that write."""
+        """The records that may not be dead letters yet, and the batch number for writing them."""
         entry = self._entry(query)
         return entry["writes"], [FailedRecord(*each) for each in entry["unwritten"]]
 
     def add(self, query: str, batch: Sequence[OffsetRange], found: Sequence[FailedRecord]) -> None:
-        """Notes records of a batch; forgets those of batches before it. Raises OSError."""
+        """Add records of a batch, and forget those of earlier batches. Raises OSError."""
         within = {(each.topic, each.partition): range(each.begin, each.end) for each in batch}
         kept = [
             each
@@ -57,7 +57,7 @@ class FailedRecords:
         write_json(self._file, self._known)
 
     def written(self, query: str) -> None:
-        """Notes that the dead letters are in their topic. Raises OSError."""
+        """Record that the dead letters are in their topic. Raises OSError."""
         self._known[query] = {**self._entry(query), "unwritten": []}
         write_json(self._file, self._known)
 

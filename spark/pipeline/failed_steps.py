@@ -1,8 +1,8 @@
 """Finds the records that make a step fail, such as a failed cast or a division by zero.
 
-Spark says that a batch failed, not with which record. So the records of the batch are read again
-and run through the same steps in parts, until the records that fail by themselves are found.
-Nothing of this runs while batches succeed.
+Spark reports that a batch failed, but not with which record. So the records of the batch are read
+again and run through the same steps in parts, until the records that fail by themselves are found.
+This runs only after a failure.
 """
 
 import json
@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from pk.spark.text.json_columns import JsonFields
 
 MOST: Final = 1_000
-"""More records of one batch than this are not left out: then the step is wrong, not the records."""
+"""The largest number of records of a batch that are skipped. If more fail, the step is wrong, not
+the records."""
 
 _OF_VALUES: Final = re.compile(
-    # Classes of SQL: data, calls of functions, what a query raises; Spark has formats under syntax.
+    # SQLSTATE classes for data, calls of functions, and errors that a query raises; Spark has
+    # errors of formats among those of syntax.
     r"SQLSTATE: (?:2[0-9]|38|39|42|P0)"
     r"|PythonException|Traceback \(most recent call last\)"
     r"|java\.lang\.\w*(?:Arithmetic|Argument|NumberFormat|Bounds)Exception"
@@ -58,17 +60,17 @@ _OF_STREAMS: Final = frozenset(
         *("subscribe", "includeheaders", "schema.on.new.version"),
     )
 )
-"""Options that say which records a stream reads, and when; here it is said otherwise."""
+"""Options that determine which records a stream reads, and when; `read_ranges` replaces them."""
 
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 
 
 class Interrupted(Exception):
-    """The search was asked to end."""
+    """The pipeline was asked to stop during the search."""
 
 
 class Unsearchable(Exception):
-    """The records of the batch cannot run by themselves; the message says why."""
+    """The records of the batch cannot be run separately; the message gives the reason."""
 
 
 class Found(NamedTuple):
@@ -77,17 +79,17 @@ class Found(NamedTuple):
     batch: list[OffsetRange]
     records: list[FailedRecord]
     other: str | None = None
-    """Why the batch fails before its steps have a say: a schema that is to grow first."""
+    """Why the batch fails before its steps run: a schema must be widened first."""
 
 
 def is_of_values(failure: str) -> bool:
-    """Whether a failure may be one of a record's values, not of a place that Spark reads or
-    writes."""
+    """Whether a failure may be caused by a record's values, and not by a location that Spark reads
+    or writes."""
     return _OF_VALUES.search(failure) is not None and _NOT_OF_VALUES.search(failure) is None
 
 
 class Search:
-    """Looks for the failing records of a query's newest batch."""
+    """A search for the failing records of a query's newest batch."""
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class Search:
         versions: Mapping[str, Mapping[str, str]],
         asked: Callable[[], bool],
     ) -> None:
-        """`asked` says whether the pipeline should stop."""
+        """`asked` returns whether the pipeline should stop."""
         self._spark = spark
         self._pipeline = pipeline
         self._places = places
@@ -109,14 +111,14 @@ class Search:
         self._asked = asked
 
     def find(self, query: Query, left_out: Sequence[FailedRecord], most: int) -> Found:
-        """The failing records; none if only several together fail, or those of batches before.
-        Raises Interrupted, Unsearchable."""
+        """Find the failing records; none if records fail only together, or only together with those
+        of earlier batches. Raises Interrupted, Unsearchable."""
         sources = [s for s in self._pipeline.topics if s.name in query.sources]
         if len(sources) < len([s for s in self._pipeline.sources if s.name in query.sources]):
             raise Unsearchable("it also reads a stream of files or of a database")
         batch = self._batch(query, sources)
         kept: dict[str, DataFrame] = {}
-        # An adaptive plan may leave out what there are no rows for, and with it its failure.
+        # An adaptive plan may omit steps that get no rows, and with them the failure.
         adaptive = self._spark.conf.get(_ADAPTIVE)
         self._spark.conf.set(_ADAPTIVE, "false")
         try:
@@ -155,7 +157,8 @@ class Search:
 
         try:
             said = fails(batch)
-            # A failure that also occurs without records, such as that of a table, is not theirs.
+            # A failure that also occurs without records, such as that of a table, is not caused by
+            # them.
             alone = said is not None and fails([]) is None
             found = failing(batch, said, fails, most) if said is not None and alone else []
         except _Other as e:
@@ -188,7 +191,7 @@ class Search:
         found: dict[tuple[str, int], OffsetRange] = {}
         for topic in {source.topic for source in sources}:
             for each in planned(self._places.query(query.name), topic):
-                # A query that uses a topic twice may be at two places there.
+                # A query that reads a topic twice may have two positions in it.
                 other = found.get((topic, each.partition), each)
                 begin, end = min(each.begin, other.begin), max(each.end, other.end)
                 found[topic, each.partition] = OffsetRange(
@@ -202,7 +205,7 @@ class Search:
 
 
 class _Other(Exception):
-    """The batch fails for a reason other than the values of a record."""
+    """The batch fails for a reason other than a record's values."""
 
 
 def _of(ranges: Sequence[OffsetRange], topic: str) -> list[OffsetRange]:
@@ -212,7 +215,7 @@ def _of(ranges: Sequence[OffsetRange], topic: str) -> list[OffsetRange]:
 def read_ranges(
     spark: "SparkSession", options: Mapping[str, str], ranges: Sequence[OffsetRange]
 ) -> "DataFrame":
-    """The records of some ranges of a topic, with headers."""
+    """Read ranges of a topic, with headers."""
     begins: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
     for each in ranges:
@@ -231,7 +234,7 @@ def read_ranges(
 
 
 class StepLetters:
-    """Writes the records with which steps fail to the topic of dead letters."""
+    """A writer of dead letters for the records with which steps fail."""
 
     def __init__(
         self,
@@ -248,8 +251,8 @@ class StepLetters:
         self._identity = identity
 
     def write(self, query: Query, known: FailedRecords) -> None:
-        """Writes those of a query that may not be there; each is stored once, whenever this process
-        dies. Raises PySparkException, OSError."""
+        """Write the dead letters of a query that may not be in the topic yet. Each is stored once,
+        even if this process dies at any point. Raises PySparkException, OSError."""
         number, found = known.unwritten(query.name)
         if not found:
             return
@@ -274,7 +277,7 @@ class StepLetters:
         self, query: Query, source: TopicSource, found: Sequence[FailedRecord]
     ) -> "DataFrame":
         given = source_options(self._pipeline, source, self._kafka)
-        options = split_options(given)[0]  # a letter has the bytes that the record had
+        options = split_options(given)[0]  # a dead letter has the record's original bytes
         spans: dict[int, OffsetRange] = {}
         for each in found:
             span = spans.get(each.partition)

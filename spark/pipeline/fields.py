@@ -1,5 +1,5 @@
-"""The fields of JSON values: declared in the file, stored next to the checkpoint, or found in a
-sample of the topic."""
+"""The fields of JSON values: declared in the file, stored next to the checkpoint, or inferred from
+a sample of the topic."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 SAMPLE: Final = 20_000
 
 Refusal = Callable[[JsonFields, JsonFields], str | None]
-"""Why the pipeline cannot take over the second fields after the first; None if it can."""
+"""A function that returns why the pipeline cannot change from the first fields to the second; None
+if it can."""
 
 
 class Fields:
-    """The schemas of a pipeline's JSON sources. `kafka` has the options of its topics."""
+    """The fields of a pipeline's JSON sources. `kafka` has the options of its topics."""
 
     def __init__(self, pipeline: Pipeline, places: Places, kafka: Mapping[str, str]) -> None:
         self._pipeline = pipeline
@@ -50,8 +51,8 @@ class Fields:
         self._kafka = kafka
 
     def known(self, spark: "SparkSession") -> dict[str, JsonFields]:
-        """The fields of each JSON source; samples topics for fields neither declared nor
-        remembered.
+        """The fields of each JSON source. Topics are sampled if their fields are neither declared
+        nor stored.
 
         Raises WrongPipeline, KafkaError, ClientError.
         """
@@ -72,7 +73,7 @@ class Fields:
         return found
 
     def remember(self, found: Mapping[str, JsonFields]) -> None:
-        """Keeps the schemas for the next start. Raises OSError."""
+        """Store the fields for the next start. Raises OSError."""
         value = {name: each.schema.jsonValue() for name, each in found.items()}
         write_json(self._places.schemas, value)
 
@@ -85,10 +86,10 @@ class Fields:
         refusal: Refusal,
         say: Callable[[str], None],
     ) -> JsonFields:
-        """`known` with the fields of the records of the batch that failed; `seen` is an object of
-        those for which the columns have to change. A field whose type is not found becomes text,
-        and a BIGINT field whose number in `seen` has a fraction becomes DOUBLE, unless `refusal`
-        says why not, or the records also have numbers that DOUBLE cannot hold.
+        """Add the new fields of a failed batch to `known`; `seen` is an object with fields that
+        require a change of the columns. A field whose type cannot be inferred becomes text. A
+        BIGINT field whose number in `seen` has a fraction becomes DOUBLE, unless `refusal` returns
+        a reason against it or other records have numbers that DOUBLE cannot hold.
 
         Raises KafkaError, ClientError, DataLost.
         """
@@ -135,7 +136,7 @@ class Fields:
         return schema
 
     def _failed_ranges(self, source: TopicSource) -> list[OffsetRange]:
-        """The offsets of the newest batches of the pipeline's queries that were planned."""
+        """The ranges of a topic in the newest planned batches of the pipeline's queries."""
         found: dict[TopicPartition, OffsetRange] = {}
         for query in query_names(self._places.checkpoint):
             sink = self._places.query(query)
@@ -147,6 +148,6 @@ class Fields:
 
 
 def _rounded(texts: list[bytes], path: Path) -> str | None:
-    """Why records keep a field from being DOUBLE."""
+    """Why the values of other records prevent a field from becoming DOUBLE; None if they do not."""
     large = not_double(texts, path)
     return None if large is None else f"DOUBLE cannot hold {large}, which other records have"

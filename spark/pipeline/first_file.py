@@ -1,5 +1,5 @@
-"""The file that `pk spark pipeline init` writes: a pipeline that works, with comments that name what else
-there is."""
+"""The file that `pk spark pipeline init` writes: a working pipeline, with comments that name the
+other features."""
 
 import json
 import re
@@ -16,7 +16,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def first_file(name: str, topic: str, bootstrap: str, values: Sequence[bytes]) -> str:
-    """The text of a file for a topic with these values; `name` names the pipeline."""
+    """The text of a pipeline's file for a topic with these values; `name` is the pipeline's
+    name."""
     fields = fields_of(values)
     mixed = "".join(f"# {each}.\n" for each in mixed_fields(values))
     return _FILE.format(
@@ -36,7 +37,7 @@ def _declared(fields: Mapping[str, str]) -> str:
 
 
 def _columns(fields: Mapping[str, str]) -> str:
-    """The columns that the first step selects: the time of a record as `at`, and its fields."""
+    """The columns that the first step selects: the record's time as `at`, and the fields."""
     times = [name for name, kind in fields.items() if kind == "TIMESTAMP"]
     if times and (times[0] == "at" or "at" not in fields):
         return "value.*" if times[0] == "at" else f"value.{quoted(times[0])} AS at, value.*"
@@ -44,7 +45,7 @@ def _columns(fields: Mapping[str, str]) -> str:
 
 
 def relation_name(topic: str) -> str:
-    """A topic's name as SQL can use it."""
+    """A relation name for a topic that is valid in SQL."""
     found = _NAME.sub("_", topic).strip("_") or "records"
     return found if found[0].isalpha() else f"t_{found}"
 
@@ -55,13 +56,13 @@ def _pipeline_name(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's SQL writes it."""
+    """A name, quoted for Spark's SQL if necessary."""
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 def fields_of(values: Iterable[bytes]) -> dict[str, str] | None:
-    """The fields of the JSON objects among the values with their types in DDL; None if there are no
-    objects. If names differ only in case, only the first one is a field."""
+    """Infer the fields of the JSON objects among the values, with their types in DDL. None if there
+    are no objects. If names differ only in case, only the first one is a field."""
     kinds: dict[str, str | None] = {}
     seen = False
     for text in in_one_case(values):
@@ -74,8 +75,7 @@ def fields_of(values: Iterable[bytes]) -> dict[str, str] | None:
 
 
 def mixed_fields(values: Iterable[bytes]) -> list[str]:
-    """Messages about fields that are strings because some of their values have another type than
-    the others."""
+    """Messages about fields that are strings only because their values have different types."""
     kinds: dict[str, Counter[str]] = {}
     for text in in_one_case(values):
         for name, inner in cast(dict[str, Any], json.loads(text)).items():
@@ -124,7 +124,7 @@ def _kind(value: object) -> str | None:
 
 
 def _both(one: str | None, other: str | None) -> str | None:
-    """A type that has the values of both."""
+    """A type that holds the values of both types."""
     if one is None or other is None or one == other:
         return one or other
     if {one, other} == {"BIGINT", "DOUBLE"}:

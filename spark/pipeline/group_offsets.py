@@ -1,9 +1,9 @@
-"""The offsets of a pipeline, committed to a group of Kafka, so that every tool that shows lag shows
-it for pipelines too.
+"""Commits the offsets of a pipeline to a consumer group, so that tools that show lag show the lag
+of pipelines too.
 
-Spark itself continues from its checkpoint and never reads them. A pipeline joins no group: the
-group has offsets and no members. The metadata of each offset names the pipeline and its batch, so
-that `pk why lag` recognizes it.
+Spark itself continues from its checkpoint and never reads them. The pipeline does not join the
+group, which has offsets but no members. The metadata of each offset names the pipeline and its
+batch, so that `pk why lag` recognizes it.
 """
 
 import json
@@ -22,24 +22,24 @@ from pk.spark.pipeline.checkpoints import committed, last_batch
 from pk.spark.pipeline.definition import Pipeline, TopicSource
 
 METADATA_KEY = "pk.pipeline"
-"""How the metadata of a pipeline's offsets begins: {"pk.pipeline": "NAME", "batch": N, "at_ms":
-N}."""
+"""The first key in the metadata of a pipeline's offsets: {"pk.pipeline": "NAME", "batch": N,
+"at_ms": N}."""
 
 
 class GroupOffsets:
-    """Commits what all queries of a pipeline have done."""
+    """The committed offsets of a pipeline's group."""
 
     def __init__(self, pipeline: Pipeline, kafka: Mapping[str, str]) -> None:
         self._pipeline = pipeline
         self._kafka = kafka
         self._last: dict[TopicPartition, int] = {}
         self.problem: str | None = None
-        """The reason the last commit failed; the pipeline continues, and tries again after the
+        """The reason why the last commit failed. The pipeline continues, and tries again after the
         next batch."""
 
     def commit(self, queries: Iterable[tuple[Place, frozenset[str]]]) -> None:
-        """Commits the offsets that every query has which reads the topic. `queries`: checkpoint and
-        sources."""
+        """Commit, for each topic, the offsets up to which all queries that read it are done.
+        `queries` are checkpoints and the sources that each query reads."""
         found, batch = self._found(list(queries))
         if not found or found == self._last:
             return
@@ -63,9 +63,9 @@ class GroupOffsets:
             readers = [path for path, sources in queries if source.name in sources]
             each = [committed(path, source.topic) for path in readers]
             if not each or not all(each):
-                continue  # a query has done nothing yet
+                continue  # one of the queries has not finished a batch yet
             for tp in set().union(*each):
-                # A partition that a query has not seen yet begins at 0 there.
+                # A query begins at offset 0 of a partition that it has not read yet.
                 lowest = min(positions.get(tp, 0) for positions in each)
                 found[tp] = min(lowest, found.get(tp, lowest))
             batches += [batch for path in readers if (batch := last_batch(path)) is not None]
@@ -84,7 +84,7 @@ class GroupOffsets:
 
 
 def client_of(kafka: Mapping[str, str], sources: Iterable[TopicSource]) -> dict[str, str]:
-    """The client configs of a pipeline, by Kafka's names."""
+    """The client configs of a pipeline, under Kafka's names."""
     found = dict(kafka)
     for source in sources:
         found.update(source.options)

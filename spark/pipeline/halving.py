@@ -1,4 +1,5 @@
-"""Finds the records that fail by running parts of a batch, each half as large as the one before."""
+"""Finds the records that fail by running parts of a batch, each half the size of the previous
+one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,19 +7,21 @@ from dataclasses import replace
 from pk.spark.read.ranges import OffsetRange
 
 Fails = Callable[[Sequence[OffsetRange]], str | None]
-"""Runs the records of some ranges; why that fails, or None."""
+"""A function that runs the records of some ranges, and returns why they fail; None if they
+succeed."""
 
 
 def failing(
     ranges: Sequence[OffsetRange], said: str, fails: Fails, most: int
 ) -> list[tuple[OffsetRange, str]]:
-    """The offsets whose records fail by themselves, in order, each with the reason; no more than
-    `most`. Empty if only several records together fail. `said` is why all of `ranges` fail.
+    """Find the offsets whose records fail by themselves, in order, each with the reason; at most
+    `most`. Empty if records fail only together. `said` is the reason why all of `ranges` fail.
 
-    K of N records take about K * log2(N / K) runs.
+    To find K failing records among N takes about K * log2(N / K) runs.
     """
     found: list[tuple[OffsetRange, str]] = []
-    # The reason is known of a part whose other half runs: then it is this part that fails.
+    # The reason of a part is known if it failed, or if its other half succeeded: then this part
+    # must fail.
     waiting: list[tuple[list[OffsetRange], str | None]] = [
         ([each for each in ranges if each.offsets > 0], said)
     ]
@@ -28,7 +31,7 @@ def failing(
             continue
         one = len(part) == 1 and part[0].offsets == 1
         if why is None or one:
-            why = fails(part)  # a single record is always tried, so none is blamed untested
+            why = fails(part)  # a single record is always run, so none is reported untested
         if why is None:
             continue
         if one:
@@ -43,7 +46,7 @@ def failing(
 
 
 def _halves(ranges: list[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Two parts of about as many offsets."""
+    """Split ranges into two parts with about the same number of offsets."""
     wanted = sum(each.offsets for each in ranges) // 2
     left: list[OffsetRange] = []
     for number, each in enumerate(ranges):

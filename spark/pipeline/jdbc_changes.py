@@ -1,13 +1,13 @@
-"""New and changed rows of a database's table as a stream.
+"""Reads the new and changed rows of a database's table as a stream.
 
-Spark's JDBC source reads a table once. So the driver looks for changes itself: it asks for the rows
-that are greater, in the columns `changes`, than the last that it has, and puts them into a
-directory of a spool, from which Spark streams. The greatest values are in the same directory, which
-gets its name in one step: a crash leaves either both or none.
+Spark's JDBC source reads a table once. So the driver queries for changes itself: it selects the
+rows whose values in the columns `changes` are greater than those of the last row that it has, and
+writes them to a new directory in a spool, which Spark reads as a stream. The same directory
+contains the greatest values, and it is renamed atomically: a crash leaves either both or neither.
 
-It sees inserts and updates, as Kafka Connect's JDBC source does; it does not see deleted rows, nor
-a row that a transaction commits later than one with greater values. A row that is updated twice
-between two queries is seen once.
+Like Kafka Connect's JDBC source, this detects inserts and updates, but not deleted rows, nor a row
+that is committed after a row with greater values was read. A row that is updated twice between two
+queries is read once.
 """
 
 import json
@@ -27,7 +27,7 @@ _POSITION: Final = "_pk_position.json"
 
 
 class Changes:
-    """The spool of one source."""
+    """The spool of one JDBC source."""
 
     def __init__(self, spark: "SparkSession", places: Places, source: JdbcSource) -> None:
         self._spark = spark
@@ -37,8 +37,8 @@ class Changes:
         self._spool = places.spool(source.name)
 
     def look(self) -> int:
-        """Takes over new rows, and returns their number. Raises PySparkException, Py4JError,
-        OSError."""
+        """Query for new rows, write them to the spool, and return their number. Raises
+        PySparkException, Py4JError, OSError."""
         from pyspark.sql import functions as f
 
         columns = self._source.changes
@@ -47,7 +47,7 @@ class Changes:
         if last is not None:
             query += f" WHERE {later(self._dialect, columns, last)}"
         rows = self._spark.read.format("jdbc").options(**self._source.options)
-        # Each action would ask the database again, and get another answer.
+        # Without the cache each action would query the database again, with another result.
         found = rows.option("url", self._url).option("query", query).load().cache()
         try:
             count = found.count()
@@ -69,7 +69,7 @@ class Changes:
         return count
 
     def _last(self) -> tuple[int, Any]:
-        """The number of the last directory, and the position in it."""
+        """The number of the newest directory, and the greatest values in it."""
         names = [p.name for p in self._spool.iterdir() if p.name.isdecimal()]
         if not names:
             return 0, None
@@ -78,7 +78,8 @@ class Changes:
 
 
 def later(dialect: str, columns: Sequence[str], last: Sequence[Sequence[str]]) -> str:
-    """The condition for rows that come after the last, column by column."""
+    """The SQL condition for rows that are later than the last one, comparing the columns in
+    order."""
     terms: list[str] = []
     for index, name in enumerate(columns):
         same = [f"{columns[i]} = {_literal(dialect, *last[i])}" for i in range(index)]
@@ -92,7 +93,7 @@ def _literal(dialect: str, text: str, kind: str) -> str:
     ):
         return text
     escaped = text.replace("'", "''")
-    if dialect == "sqlite":  # which keeps times as text or numbers
+    if dialect == "sqlite":  # SQLite stores times as text or numbers
         return f"'{escaped}'"
     if kind in ("timestamp", "timestamp_ntz"):
         return f"TIMESTAMP '{escaped}'"

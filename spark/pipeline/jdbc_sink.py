@@ -1,9 +1,8 @@
-"""A table of a database as a sink: rows are inserted, or updated or deleted by their key, exactly
-once.
+"""Writes rows to a database's table exactly once: inserts them, or updates and deletes rows by key.
 
-Spark's tasks write a batch into a staging table, each in one transaction. The driver then moves it
-into the table in one transaction of the database, together with the number of the batch; a batch
-whose number is there is left out.
+Spark's tasks write a batch to a staging table, each in one transaction. The driver then moves the
+rows to the table and stores the number of the batch, in one transaction of the database; a batch
+whose number is already stored is skipped.
 
 If a task is lost after its commit, Spark runs it again, and its rows would be staged twice. Staged
 rows have unique numbers, so the task cannot commit again: the batch fails, and the next start
@@ -26,20 +25,21 @@ if TYPE_CHECKING:
 
 MARKERS: Final = "pk_pipeline_batches"
 ROW: Final = "pk_staged_row"
-"""The column of a staging table with the number of a row."""
+"""The column of a staging table with the row number."""
 
 _OWN: Final = ("user", "password", "driver")
-"""Options that the driver's own connection needs too."""
+"""Options that the driver's own connection uses too."""
 
 _WHOLE: Final = frozenset((-6, 5, 4, -5))
 _DECIMALS: Final = frozenset((2, 3))
-"""`java.sql.Types`: from TINYINT to BIGINT, NUMERIC and DECIMAL."""
+"""Numbers of `java.sql.Types`: the whole ones are TINYINT to BIGINT, the decimals NUMERIC and
+DECIMAL."""
 
 
 def write_jdbc(
     sink: JdbcSink, places: Places, identity: str, frame: "DataFrame", batch: int
 ) -> None:
-    """Writes a batch. Raises SparkFailed, PySparkException."""
+    """Write a batch, unless the database has it already. Raises SparkFailed, PySparkException."""
     spark = frame.sparkSession
     url = places.jdbc(sink.jdbc)
     with Database(spark, url, sink.options) as database:
@@ -50,12 +50,12 @@ def write_jdbc(
         rows = frame
         upserts = sink.mode == "upsert"
         if upserts:
-            # Not every database has booleans.
+            # Not every database has a boolean type.
             frame = changes(sink, frame).withColumn(DELETED, f.col(DELETED).cast("int"))
             rows = frame.drop(DELETED)
         key = key_names(sink, rows) if upserts else sink.key
         if url.startswith("jdbc:sqlite:"):
-            frame = frame.coalesce(1)  # SQLite has one writer at a time
+            frame = frame.coalesce(1)  # SQLite allows one writer at a time
         if not database.exists(sink.table):
             database.create(sink.table, rows, key)
         staging = f"pk_staging_{identity.replace('-', '_').replace('.', '_')}"
@@ -78,9 +78,10 @@ def write_jdbc(
 
 
 def create_table(dialect: str, table: str, columns: str, key: Sequence[str]) -> str:
-    """The statement that makes a table with a unique key. One statement, since a kill between two
-    would leave a table that later upserts are refused for, or that gets a key twice."""
-    # Db2 takes only columns that are NOT NULL, and its MERGE needs no unique key.
+    """The statement that creates a table with a unique key. It is a single statement: if the
+    process were killed between two, later upserts would be refused, or would insert a key twice."""
+    # Db2 requires the columns of a unique key to be NOT NULL, and its MERGE does not need such a
+    # key.
     unique = ", ".join(_quoted(dialect, name) for name in key) if dialect != "db2" else ""
     return f"CREATE TABLE {table} ({columns}{unique and f', UNIQUE ({unique})'})"
 
@@ -93,8 +94,8 @@ def upsert(
     key: Sequence[str],
     deleted: str | None = None,
 ) -> str:
-    """The statement that moves the rows of a staging table, in the words of a database. Rows with a
-    1 in the column `deleted` stay there."""
+    """The statement, in a database's dialect, that writes the rows of a staging table to the table.
+    Rows with 1 in the column `deleted` are skipped."""
     names = [_quoted(dialect, name) for name in columns]
     keys = [_quoted(dialect, name) for name in key]
     rest = [name for name in names if name not in keys]
@@ -107,7 +108,7 @@ def upsert(
         sets = ", ".join(f"{name} = VALUES({name})" for name in rest or keys[:1])
         return f"{plain} ON DUPLICATE KEY UPDATE {sets}"
     if dialect in ("sqlite", "postgresql"):
-        # Without WHERE, SQLite takes ON for that of a join.
+        # Without WHERE, SQLite would parse ON as that of a join.
         does = f"UPDATE SET {', '.join(f'{n} = excluded.{n}' for n in rest)}" if rest else "NOTHING"
         always = "" if where else " WHERE true"
         return f"{plain}{always} ON CONFLICT ({', '.join(keys)}) DO {does}"
@@ -124,8 +125,8 @@ def upsert(
 
 
 def delete(dialect: str, table: str, staging: str, key: Sequence[str], deleted: str) -> str:
-    """The statement that deletes the rows of a table whose keys are in rows of a staging table with
-    a 1 in the column `deleted`."""
+    """The statement that deletes the rows of a table whose keys have a 1 in the column `deleted` of
+    a staging table."""
     names = [_quoted(dialect, name) for name in key]
     same = " AND ".join(f"s.{name} = {table}.{name}" for name in names)
     marked = f"s.{_quoted(dialect, deleted)} = 1"
@@ -133,7 +134,7 @@ def delete(dialect: str, table: str, staging: str, key: Sequence[str], deleted: 
 
 
 def _quoted(dialect: str, name: str) -> str:
-    # Spark's own dialects quote the columns of its tables in the same way.
+    # Spark's dialects quote the columns of its tables in the same way.
     mark = "`" if dialect in ("mysql", "mariadb") else '"'
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
 
@@ -158,13 +159,13 @@ class TableColumn(NamedTuple):
 
     name: str
     kind: str
-    """The database's name of its type."""
+    """The database's name for its type."""
 
     number: int
-    """Its type in `java.sql.Types`."""
+    """The number of its type in `java.sql.Types`."""
 
     whole: bool
-    """Whether it rounds fractions."""
+    """Whether the column rounds fractions."""
 
 
 def _has_fractions(kind: DataType) -> bool:
@@ -174,7 +175,7 @@ def _has_fractions(kind: DataType) -> bool:
 
 
 class Database:
-    """A connection of the driver's JVM, through py4j."""
+    """A connection from the driver's JVM, used through py4j."""
 
     def __init__(self, spark: "SparkSession", url: str, options: Any) -> None:
         from py4j.protocol import Py4JJavaError
@@ -204,12 +205,12 @@ class Database:
         self._connection.close()
 
     def run(self, statement: str) -> None:
-        """One statement, committed. Raises SparkFailed with what the database says."""
+        """Execute a statement, and commit. Raises SparkFailed with the database's error."""
         self._execute(statement)
         self._connection.commit()
 
     def exists(self, table: str) -> bool:
-        """Whether a table can be read."""
+        """Whether a table exists and can be read."""
         try:
             self._ask(f"SELECT 1 FROM {table} WHERE 1 = 0")
         except SparkFailed:
@@ -219,22 +220,22 @@ class Database:
         return True
 
     def create(self, table: str, frame: "DataFrame", key: Sequence[str] = ()) -> None:
-        """Makes a table with the columns of a frame, in Spark's types for this database. Its `key`
-        is unique, as an upsert needs it.
+        """Create a table with the columns of a data frame, in Spark's types for this database. Its
+        `key` is unique, as upserts require.
 
-        Spark's writer creates tables too, but only if it knows the database's error for a missing
-        one.
+        Spark's writer creates tables too, but only if it recognizes the database's error for a
+        missing table.
         """
         self.run(create_table(self._dialect, table, self._columns(frame), key))
 
     def check_rows(self, table: str, frame: "DataFrame") -> None:
-        """Raises SparkFailed if the rows have a type that the database lacks, or a column that its
-        table lacks, or whose values the table would round."""
+        """Raise SparkFailed if the rows have a type that the database lacks, a column that the
+        table lacks, or values that the table would round."""
         from py4j.protocol import Py4JJavaError
 
         self._columns(frame)
         try:
-            # It reads the database; a file of SQLite may be of another kind.
+            # This reads the database's header: a file may not be a SQLite database.
             self._connection.getMetaData().getTables(None, None, MARKERS, None).close()
         except Py4JJavaError as e:
             raise SparkFailed(f"the database cannot be read: {e.java_exception}") from e
@@ -253,7 +254,7 @@ class Database:
                 )
 
     def columns_of(self, table: str) -> dict[str, "TableColumn"]:
-        """The columns of a table, by their names in lower case."""
+        """The columns of a table, by name in lower case."""
         made = self._connection.createStatement()
         try:
             told = made.executeQuery(f"SELECT * FROM {table} WHERE 1 = 0").getMetaData()
@@ -265,10 +266,10 @@ class Database:
     def _column_of(self, told: Any, number: int) -> "TableColumn":
         kind = told.getColumnType(number)
         whole = kind in _WHOLE or (
-            # Without a precision it is a decimal of any scale.
+            # A decimal without a precision may have any scale.
             kind in _DECIMALS and told.getPrecision(number) > 0 and told.getScale(number) == 0
         )
-        exact = self._dialect == "sqlite"  # its columns keep values of other types as they are
+        exact = self._dialect == "sqlite"  # SQLite's columns store values of other types unchanged
         name, shown = str(told.getColumnName(number)), str(told.getColumnTypeName(number))
         return TableColumn(name, shown, kind, whole and not exact)
 
@@ -288,18 +289,18 @@ class Database:
             raise TargetRefused(f"the database cannot have a table of these columns: {said}") from e
 
     def create_markers(self) -> None:
-        """Makes the table of the numbers of batches."""
+        """Create the table of batch numbers if it is missing."""
         if not self.exists(MARKERS):
             self.run(f"CREATE TABLE {MARKERS} (sink VARCHAR(250) PRIMARY KEY, batch BIGINT)")
 
     def last_batch(self, identity: str) -> int:
-        """The last batch of a sink; -1 before the first."""
+        """The number of a sink's last batch; -1 before the first."""
         found = self._ask(f"SELECT batch FROM {MARKERS} WHERE sink = '{identity}'")
         self._connection.commit()
         return -1 if found is None else found
 
     def commit(self, statements: Sequence[str], identity: str, batch: int) -> None:
-        """The statements and the batch's number, in one transaction."""
+        """Execute the statements and store the batch number, in one transaction."""
         for statement in statements:
             self._execute(statement)
         self._execute(f"DELETE FROM {MARKERS} WHERE sink = '{identity}'")
@@ -319,7 +320,7 @@ class Database:
             made.close()
 
     def _ask(self, statement: str) -> int | None:
-        """The number in the first row; None without rows."""
+        """The number in the first row; None if there are no rows."""
         from py4j.protocol import Py4JJavaError
 
         made = self._connection.createStatement()

@@ -1,8 +1,8 @@
-"""How a batch says that it failed at a JSON value.
+"""Makes a batch fail at a JSON value, and recognizes such failures.
 
-Fields that the schema lacks (pk.spark.text.new_fields) fail the batch with NEW_FIELDS, so that the
-driver can widen the schema and run the batch again. A value that does not parse fails it with
-BAD_RECORD, if the pipeline stops at such values.
+A batch with fields that the schema lacks (pk.spark.text.new_fields) fails with NEW_FIELDS, so that
+the driver can widen the schema and run the batch again. If the pipeline stops at values that do not
+parse, a batch with such a value fails with BAD_RECORD.
 """
 
 import base64
@@ -22,21 +22,23 @@ _BAD: Final = re.compile(rf"{BAD_RECORD}:(.*?):{BAD_RECORD}", re.DOTALL)
 
 
 def raise_new_fields(source: str, found: "Column") -> "Column":
-    """Fails the batch, and says which source has new fields, and which."""
+    """A column whose evaluation makes the batch fail, with a message that has the source and its
+    new fields."""
     shown = f.base64(f.encode(found, "utf-8"))
     said = f.concat(f.lit(f"{NEW_FIELDS}:{source}:"), shown, f.lit(":"))
     return f.raise_error(said).cast("boolean")
 
 
 def said_new_fields(message: str) -> tuple[str, bytes] | None:
-    """The source that a failed batch names, and the new fields as a JSON object; None if it failed
-    for another reason."""
+    """The source and the new fields, as a JSON object, in the message of a failed batch; None if it
+    failed for another reason."""
     match = _SAID.search(message)
     return None if match is None else (match[1], base64.b64decode(match[2]))
 
 
 def raise_bad_record(why: "Column") -> "Column":
-    """Fails the batch: a record does not parse, and on_error is stop."""
+    """A column whose evaluation makes the batch fail, because a record does not parse and on_error
+    is "stop"."""
     place = f.concat(
         f.col("topic"),
         f.lit(", partition "),
@@ -50,7 +52,7 @@ def raise_bad_record(why: "Column") -> "Column":
 
 
 def said_bad_record(message: str) -> str | None:
-    """The record that does not parse and the reason; None if the batch failed for another
-    reason."""
+    """The record that does not parse and the reason, in the message of a failed batch; None if it
+    failed for another reason."""
     match = _BAD.search(message)
     return None if match is None else match[1]

@@ -1,8 +1,8 @@
-"""Whether a pipeline that failed would fail in the same way if it started again.
+"""Decides whether a pipeline that failed would fail in the same way if it were restarted.
 
-A failure lasts if it comes from the file, a record, a table's columns or a permission: something
-must be changed first. Every other failure may pass: a broker, a database, a bucket or a disk may be
-back later. pk treats an unknown failure as one that may pass.
+A failure is lasting if its cause is the file, a record, a table's columns or a permission, because
+something must be changed first. Other failures may go away: a broker, a database, a bucket or a
+disk may be available again later. Unknown failures are treated as ones that may go away.
 """
 
 import re
@@ -28,17 +28,18 @@ _CODES: Final = (
 
 _SAID: Final = re.compile(
     rf"\b(?:{'|'.join(code.name for code in _CODES)})\b"
-    # Errors of pk's own, as the trace of Python names them.
+    # pk's own errors, as they appear in Python's traces.
     r"|\bpk\.spark\.errors\.(?:DataLost|OptionError|SparkMissing|TargetRefused): "
     r"|\bpk\.net\.client\.errors\.ConfigError: "
-    # Spark's analyzer refused the query (SQLSTATE 42 and 0A), or its checkpoint has another plan.
+    # Spark's analyzer refused the query (SQLSTATE 42 and 0A), or the plan differs from the one in
+    # its checkpoint.
     r"|SQLSTATE: (?:42|0A)"
     r"|sources in the checkpoint offsets and now there are"
 )
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Whether a pipeline that ended with `error` would end with the same error again."""
+    """Whether a pipeline that ended with `error` would fail with the same error again."""
     said = getattr(error, "lasting", None)
     if isinstance(said, bool):
         return said
@@ -50,5 +51,5 @@ def is_lasting(error: BaseException) -> bool:
 
 
 def is_said_to_last(failure: str) -> bool:
-    """Whether a failure would come again, judged by the text that Spark has for it."""
+    """Whether a failure would recur, according to Spark's text for it."""
     return _SAID.search(failure) is not None

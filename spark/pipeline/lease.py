@@ -1,10 +1,10 @@
 """The lease of a pipeline whose checkpoint is in object storage, which has no file locks.
 
-The process that runs it replaces an object every few seconds, each time only if it is still its
-own. Another process takes the object over when it has not changed for `LEASE_S`, by its own watch,
-so the clocks of machines do not matter. The earlier process, if it still lives, notices it with its
-next replacement, and ends. Its last writes are not duplicated: tables and topics know the number of
-each batch.
+The process that runs the pipeline replaces an object every few seconds, each time only if no other
+process has replaced it. Another process takes over the lease if the object has not changed for
+`LEASE_S`, measured by that process, so the machines' clocks need not agree. If the earlier process
+is still running, its next replacement fails, and it ends. Its last writes cause no duplicates:
+tables and topics store the number of each batch.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ _POLL_S: Final = 1.0
 
 
 class Taken(Exception):
-    """Another process has the lease; the message names its machine."""
+    """Another process has the lease; the message is the name of its machine."""
 
 
 class Lease:
-    """Held while a pipeline runs."""
+    """A lease that a process holds while it runs a pipeline."""
 
     descriptors: tuple[int, ...] = ()
 
@@ -47,10 +47,11 @@ class Lease:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="pk lease", daemon=True)
         self.lost = False
-        """Whether another process has taken over, or may have."""
+        """Whether another process has taken over the lease, or may have."""
 
     def __enter__(self) -> Self:
-        """Waits until a lease that is no longer renewed has expired. Raises Taken, OSError."""
+        """Acquire the lease. Waits until a lease that is not being renewed has expired. Raises
+        Taken, OSError."""
         seen: Mapping[str, str] | None = None
         since = time.monotonic()
         while True:
@@ -84,11 +85,11 @@ class Lease:
         self._end.set()
         self._thread.join()
         if not self.lost:
-            with contextlib.suppress(Overtaken, OSError):  # then it ends by itself
+            with contextlib.suppress(Overtaken, OSError):  # the lease then expires by itself
                 self._write(free=True)
 
     def _write(self, *, free: bool = False) -> None:
-        """Raises Overtaken, OSError."""
+        """Replace the object. Raises Overtaken, OSError."""
         self._count += 1
         said = {
             "owner": self._owner,
@@ -108,14 +109,14 @@ class Lease:
             except Overtaken:
                 self.lost = True
             except OSError:
-                # Others may take over from `_lease_s` on, so this one ends before.
+                # Another process may take over after `_lease_s`, so this one gives up before that.
                 self.lost = time.monotonic() - renewed > self._lease_s - 2 * self._renew_s
             if self.lost:
                 return
 
 
 def is_held(place: ObjectPath) -> bool:
-    """Whether a process seems to have the lease, by this machine's clock. Raises OSError."""
+    """Whether a process appears to hold the lease, by this machine's clock. Raises OSError."""
     try:
         free = json.loads(place.read_text())["free"]
         return not free and place.age_s() < LEASE_S

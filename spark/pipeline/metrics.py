@@ -1,5 +1,5 @@
-"""The metrics of a running pipeline for Prometheus, made of its status and served like those of a
-broker (`pk.metrics.listener`)."""
+"""Prometheus metrics of a running pipeline, derived from its status and served like a broker's
+(`pk.metrics.listener`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def metrics_of(status: Status) -> list[Metric]:
-    """Every metric, with the values of a status. Counters begin at 0 with each run."""
+    """All metrics, with the values of a status. Counters start at 0 with each run."""
     name, queries = status["pipeline"], status["queries"]
     last = status["last_error"]
 
@@ -90,8 +90,8 @@ def metrics_of(status: Status) -> list[Metric]:
 
 @contextmanager
 def serving(address: tuple[str, int] | None, status: Callable[[], Status]) -> Iterator[int | None]:
-    """Serves the metrics of the current status at an address; yields the port. Raises SparkMissing,
-    SparkFailed."""
+    """Serve the metrics of the current status during the block; yields the port. Raises
+    SparkMissing, SparkFailed."""
     if address is None:
         yield None
         return

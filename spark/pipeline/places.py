@@ -1,7 +1,7 @@
-"""The paths and URLs that a pipeline uses. Those in its file are relative to the file's directory.
+"""The paths and URLs that a pipeline uses. Paths in its file are relative to the file's directory.
 
 CHECKPOINT/sinks/NAME     Spark's checkpoint of the query that feeds a sink
-CHECKPOINT/pk/            what pk itself remembers: schemas, status, failed records, spools
+CHECKPOINT/pk/            pk's own files: schemas, status, failed records, spools
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from pk.spark.pipeline.definition import Pipeline
 
 
 class Places:
-    """The paths of one pipeline."""
+    """The paths and URLs of one pipeline."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.base = Path(pipeline.file).absolute().parent
@@ -34,19 +34,19 @@ class Places:
         return ObjectPath(found) if isinstance(found, ObjectStore) else self.path(text)
 
     def path(self, text: str) -> Path:
-        """A path of this machine. Raises OptionError for a URL that is not of this machine."""
+        """A local path. Raises OptionError for a URL that is not local."""
         return local_path(text, self.base)
 
     def store(self, text: str) -> Store:
-        """The store of a path or URL. Raises OptionError, SparkMissing."""
+        """The store at a path or URL. Raises OptionError, SparkMissing."""
         return store_at(text) if is_remote(text) else LocalStore(self.path(text))
 
     def url(self, text: str) -> str:
-        """A path or URL, for Spark and for pyiceberg."""
+        """A path or URL as a URL for Spark and pyiceberg."""
         return text if is_remote(text) else f"file://{self.path(text)}"
 
     def jdbc(self, url: str) -> str:
-        """A JDBC URL; the file of SQLite is relative to the pipeline's file too."""
+        """A JDBC URL; a SQLite file is relative to the pipeline's file too."""
         return with_path(url, self.base)
 
     def query(self, sink: str) -> Place:
@@ -54,12 +54,11 @@ class Places:
         return self.checkpoint / "sinks" / sink
 
     def compacted(self, sink: str) -> Place:
-        """When a sink's table was compacted last."""
+        """The file with the time of the last compaction of a sink's table."""
         return self.own / "compacted" / f"{sink}.json"
 
     def spool(self, source: str) -> Path:
-        """The changes of a JDBC source that the run has read: a directory, which such a pipeline
-        needs for its checkpoint."""
+        """The spool of a JDBC source. A pipeline with such a source needs a local checkpoint."""
         found = self.own / "changes" / source
         assert isinstance(found, Path)
         return found

@@ -1,4 +1,4 @@
-"""A query of a pipeline: the rows of one sink."""
+"""A query of a pipeline, which writes the rows of one sink."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Query:
-    """One query, ready to start."""
+    """A query that is ready to start."""
 
     name: str
     frame: "DataFrame"
     mode: str
     sources: frozenset[str]
-    """The sources that it reads."""
+    """The sources that the query reads."""
 
     sink: Sink | None
-    """None: only dead letters."""
+    """None if the query only writes dead letters."""

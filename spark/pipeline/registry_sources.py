@@ -1,11 +1,11 @@
-"""Sources and sinks of a pipeline whose keys or values have schemas in a registry.
+"""The schemas of a pipeline's sources and sinks whose keys or values have schemas in a registry.
 
 A source's columns are those of the subject's latest version. With `schema = "evolve"` the query
-ends before a batch that may have a newer version, and restarts with that version's columns;
-the offsets of the batch stay. A newer version that lacks a column, or has it with another type, is
-not used: the source keeps the previous version, and a record that this cannot read counts as one
-that does not parse (`on_error`). Numbers may be wider, if the state of the steps and the sinks take
-them. `fixed` keeps the first run's version.
+ends before a batch that may have records of a newer version, and restarts with that version's
+columns and the same offsets of the batch. A newer version that lacks a column, or has it with
+another type, is not used: the source keeps the previous version, and a record that this version
+cannot read is treated as one that does not parse (`on_error`). Wider number types are used if the
+state of the steps and the sinks support them. `fixed` keeps the first run's version.
 """
 
 import json
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from pk.spark.pipeline.query import Query
 
 Plan = Callable[[Mapping[str, Mapping[str, str]]], "Sequence[Query]"]
-"""Makes the queries with some options of each source. Raises WrongPipeline."""
+"""A function that creates the queries, given options for each source. Raises WrongPipeline."""
 
 _OURS: Final = (
     *("key.format", "value.format", "schema.on.error", "schema.on.new.version"),
     "schema.include.bytes",
 )
-"""Options that the file says otherwise."""
+"""Options of the data source that other keys of the file set."""
 
 _REFUSALS: Final = (
     OptionError,
@@ -55,7 +55,7 @@ _REFUSALS: Final = (
 
 
 def registry_options(pipeline: Pipeline, formats: Mapping[Column, str]) -> dict[str, str]:
-    """The options of the data source for the columns that have schemas; none without any."""
+    """The data source's options for the columns that have schemas; empty if there are none."""
     if not formats:
         return {}
     where = {f"schema.registry.{name}": value for name, value in pipeline.registry.items()}
@@ -65,7 +65,7 @@ def registry_options(pipeline: Pipeline, formats: Mapping[Column, str]) -> dict[
 def source_options(
     pipeline: Pipeline, source: TopicSource, kafka: Mapping[str, str]
 ) -> dict[str, str]:
-    """The options with which a source is read. Raises WrongPipeline."""
+    """The options for reading a source. Raises WrongPipeline."""
     ours: dict[str, str] = {}
     if source.formats:
         for name in source.options:
@@ -85,14 +85,15 @@ def source_options(
 
 
 def has_bytes(pipeline: Pipeline, source: TopicSource) -> bool:
-    """Whether a source has the columns `key_bytes` and `value_bytes`: dead letters need what a
-    record had in both, whichever does not parse. A value that does not is in `value_error`."""
+    """Whether a source has the columns `key_bytes` and `value_bytes`: if keys have schemas, dead
+    letters need both, because either may fail to parse. If only values have schemas, `value_error`
+    has the original bytes."""
     return pipeline.on_error == "dlq" and source.key_format is not None
 
 
 def sink_options(pipeline: Pipeline, sink: TopicSink) -> dict[str, str]:
-    """The options of a topic's sink that are about schemas, and its own."""
-    topic = {"topic": sink.topic} if sink.formats else {}  # it names the subject
+    """The options of a topic's sink: those for schemas, and its own."""
+    topic = {"topic": sink.topic} if sink.formats else {}  # the topic determines the subject
     return {**registry_options(pipeline, sink.formats), **topic, **sink.options}
 
 
@@ -104,8 +105,8 @@ def check_encoders(
     *,
     register: bool = False,
 ) -> None:
-    """Check that a sink's rows fit their schema. A schema that is not in the registry yet is
-    skipped, or registered if `register`. Raises WrongPipeline."""
+    """Check that a sink's rows fit their schema. A sink that registers its schema is checked, and
+    the schema registered, only with `register`. Raises WrongPipeline."""
     schemas = split_options(options, sink=True)[1]
     if schemas is None or (schemas.register and not register):
         return
@@ -119,12 +120,12 @@ def check_encoders(
 
 
 def is_new_version(failure: str) -> bool:
-    """Whether a query ended because of a newer version."""
+    """Whether a query ended because the registry has a newer version."""
     return NEW_VERSION in failure
 
 
 class RegistryVersions:
-    """The schema versions of each source, stored next to the checkpoint."""
+    """The schema versions that the sources are read with, stored next to the checkpoint."""
 
     def __init__(self, pipeline: Pipeline, places: Places, kafka: Mapping[str, str]) -> None:
         self._pipeline = pipeline
@@ -135,9 +136,9 @@ class RegistryVersions:
     def options(
         self, plan: Plan, say: Callable[[str], None] = lambda _: None
     ) -> dict[str, dict[str, str]]:
-        """Source → the options that set the versions. A version with wider numbers is used if the
-        queries that `plan` makes of such options can continue with it; otherwise, `say` gets the
-        reason. Raises WrongPipeline."""
+        """Choose the versions. Returns the options that set them, by source. A version with wider
+        numbers is used if the queries that `plan` creates with it can continue from the checkpoint;
+        otherwise `say` gets the reason. Raises WrongPipeline."""
         before = self._remembered()
         found: dict[str, dict[str, str]] = {}
         wider: list[tuple[TopicSource, Column, int]] = []
@@ -164,7 +165,7 @@ class RegistryVersions:
         return found
 
     def remember(self) -> None:
-        """Keeps the choice for the next start. Raises OSError."""
+        """Store the chosen versions for the next start. Raises OSError."""
         if self._chosen:
             write_json(self._places.versions, {**self._remembered(), **self._chosen})
 
@@ -177,8 +178,8 @@ class RegistryVersions:
     def _version(
         self, source: TopicSource, column: Column, before: int | None
     ) -> tuple[int | None, int | None, bool]:
-        """The version to use, the latest one, and whether only its wider numbers prevent the use of
-        the latest one. No versions if the file names one."""
+        """The version to use, the latest version, and whether wider numbers are the only reason not
+        to use the latest. The versions are None if the file names a version."""
         pinned = (f"{column}.schema.version", f"{column}.schema.id")
         found, latest = self._asked(source, column, None)
         if latest is None or any(name.lower() in pinned for name in source.options):
@@ -207,7 +208,7 @@ class RegistryVersions:
     def _asked(
         self, source: TopicSource, column: Column, version: int | None
     ) -> tuple[DataType, int | None]:
-        """The type of a column, and the schema version of that type."""
+        """The type of a column, and the version of the schema with that type."""
         other = "value." if column == "key" else "key."
         given = source_options(self._pipeline, source, self._kafka)
         given = {name: each for name, each in given.items() if not name.lower().startswith(other)}
@@ -222,5 +223,5 @@ class RegistryVersions:
 
 
 def _name(source: TopicSource, column: Column) -> str:
-    """Under which a column's version is remembered. No source has a dot in its name."""
+    """The name under which a column's version is stored. Names of sources contain no dots."""
     return source.name if column == "value" else f"{source.name}.key"

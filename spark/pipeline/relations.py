@@ -1,7 +1,8 @@
-"""A pipeline's sources, tables and steps as Spark's data frames, each also a view that SQL steps
-can name.
+"""Creates Spark's data frames for a pipeline's sources, tables and steps, each also as a view that
+SQL steps can use.
 
-Nothing runs here: Spark's analyzer looks at each step, and its errors get their place in the file.
+No query is started: Spark's analyzer checks each step, and its errors are reported with their
+position in the file.
 """
 
 import importlib.util
@@ -59,21 +60,21 @@ class Relations:
 
     frames: dict[str, "DataFrame"] = field(default_factory=dict[str, "DataFrame"])
     dead_letters: dict[str, "DataFrame"] = field(default_factory=dict[str, "DataFrame"])
-    """Source → its unparsable records, as records for the topic of dead letters."""
+    """Source → its records that do not parse, as dead letters."""
 
     uses: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """Relation → the sources of its rows."""
+    """Relation → the sources that its rows come from."""
 
 
 class _Bad(NamedTuple):
-    """The records that do not parse, with the reasons."""
+    """A condition for records that do not parse, and the reason."""
 
     where: "Column"
     why: "Column"
 
 
 class Builder:
-    """Builds the relations of a pipeline in a session."""
+    """A builder of a pipeline's relations in a session."""
 
     def __init__(
         self,
@@ -91,25 +92,24 @@ class Builder:
         self._pipeline = pipeline
         self._places = places
         self._kafka = kafka
-        """The options of the topics: addresses of brokers and client configs, as the data source
-        has them."""
+        """The data source's options of the topics: broker addresses and client configs."""
 
         self._fields = fields
         """Source → the fields of its JSON values."""
 
         self._versions = versions or {}
-        """Source → the options that set the version of its schema for reading."""
+        """Source → the options that set the schema versions for reading."""
 
         self._without = without
-        """Records that are left out, because a step fails with them."""
+        """Records that are skipped, because a step fails with them."""
 
         self._records = records or {}
-        """Source → the records of a batch, used instead of the stream."""
+        """Source → the records of a batch, which replace the stream."""
 
         self._built = Relations()
 
     def build(self) -> Relations:
-        """All relations. Raises WrongPipeline with every step that is wrong."""
+        """Build all relations. Raises WrongPipeline with the problems of all steps."""
         silence_query_log()
         problems: list[Problem] = []
         missing: set[str] = set()
@@ -120,7 +120,7 @@ class Builder:
                 if relation.watermark is not None:
                     frame = self._with_watermark(relation, frame)
             except WrongPipeline as e:
-                # A step that uses a wrong step is not wrong itself.
+                # A step that uses a wrong step is not reported too.
                 if not _uses(relation, e.__cause__, missing):
                     problems += e.problems
                 missing.add(relation.name)
@@ -162,7 +162,7 @@ class Builder:
         given = source_options(self._pipeline, source, self._kafka)
         given |= self._versions.get(source.name, {})
         try:
-            # Spark makes the source only when the query starts.
+            # Spark creates the source only when the query starts.
             parse_options(split_options(given)[0], stream=True)
         except (OptionError, ConfigError) as e:
             raise self._pipeline.problem((*source.path, "options"), str(e)) from e
@@ -175,7 +175,7 @@ class Builder:
             reader = self._spark.readStream.format("pk").options(**given)
             reader = reader.option("startingOffsets", source.start)
             raw = reader.option("includeHeaders", str(headers or dead).lower()).load()
-            # Offsets would count the marks of transactions, and what compaction removed.
+            # The offsets would also count transaction markers and records that were compacted away.
             raw = raw.observe(f"{READ}{source.name}", f.count(f.lit(1)).alias("records"))
         left_out = [each for each in self._without if each.topic == source.topic]
         if left_out:
@@ -204,8 +204,8 @@ class Builder:
         return raw.select(*_named(columns))
 
     def _json(self, source: TopicSource, raw: "DataFrame") -> "DataFrame":
-        """The records, each with its JSON value as a struct, or the reason why it does not parse.
-        One with a field that is not known fails the batch."""
+        """Add the parsed JSON value as a struct, or the reason why it does not parse. If the schema
+        evolves, a record with an unknown field makes the batch fail."""
         evolves = self._pipeline.schema == "evolve"
         try:
             parse = json_parser(self._spark, self._fields[source.name], evolves=evolves)
@@ -219,7 +219,7 @@ class Builder:
         return raw.where(f.when(new.isNull(), f.lit(True)).otherwise(raised))
 
     def _good(self, source: TopicSource, raw: "DataFrame", found: "Sequence[_Bad]") -> "DataFrame":
-        """The records that parse; what becomes of the others, `on_error` says."""
+        """The records that parse. The others are handled as `on_error` says."""
         bad = reduce(operator.or_, (each.where for each in found))
         why = found[0].why
         if len(found) > 1:
@@ -238,7 +238,7 @@ class Builder:
         return marked.observe(f"skipped_{source.name}", count).where(~f.col("_pk_bad"))
 
     def _letters(self, source: TopicSource, raw: "DataFrame", why: "Column") -> "DataFrame":
-        """Records that do not parse, with the bytes that they had."""
+        """The dead letters of records that do not parse, with the original bytes."""
         key, value = f.col("key"), f.col("value")
         if has_bytes(self._pipeline, source):
             key = f.col("key_bytes")
@@ -283,7 +283,8 @@ class Builder:
             raise self._pipeline.problem(path, jdbc_sentence(e), passing=passing) from e
 
     def _changes(self, source: JdbcSource) -> "DataFrame":
-        """The spool of changes, which the run fills from the database (`jdbc_changes`)."""
+        """The stream of the spool, which the run fills with changes from the database
+        (`jdbc_changes`)."""
         like = self._table(source)
         lacking = [name for name in source.changes if name not in like.columns]
         if lacking:
@@ -327,7 +328,7 @@ class Builder:
 
 
 def _uses(relation: Relation, error: BaseException | None, missing: set[str]) -> bool:
-    """Whether a relation is wrong because it uses one of the `missing` ones."""
+    """Whether a relation is wrong only because it uses one of the `missing` relations."""
     if isinstance(relation, Step) and not missing.isdisjoint(relation.inputs):
         return True
     if not isinstance(error, PySparkException) or error.getCondition() != _NO_VIEW:
@@ -345,11 +346,12 @@ def _nullable(field: Any) -> Any:
 
 
 def load_function(where: str, places: Places) -> Any:
-    """The function FILE.py:NAME. Raises OSError, SyntaxError, AttributeError, and what the file
-    raises."""
+    """Load the function FILE.py:NAME. Raises OSError, SyntaxError, AttributeError, and what the
+    file raises."""
     file, _, name = where.rpartition(":")
     path = places.path(file)
-    # Its functions are pickled under this name; Spark's workers find the file by their path.
+    # The file's functions are pickled under this module name, by which Spark's workers import the
+    # file.
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -362,7 +364,7 @@ def load_function(where: str, places: Places) -> Any:
 
 
 def parse_fields(pipeline: Pipeline, source: Relation, text: str) -> StructType:
-    """The fields that a source declares in Spark's DDL. Raises WrongPipeline."""
+    """Parse the fields that a source declares in Spark's DDL. Raises WrongPipeline."""
     path = (*source.path, "fields")
     try:
         found = StructType.fromDDL(text)
@@ -374,7 +376,8 @@ def parse_fields(pipeline: Pipeline, source: Relation, text: str) -> StructType:
 
 
 def sql_index(error: PySparkException, sql: str) -> int | None:
-    """The character of a statement that Spark's error is about; None if it names none."""
+    """The index of the character of a statement that Spark's error is about; None if the error
+    names none."""
     for context in _contexts(error):
         if 0 <= context < len(sql):
             return context

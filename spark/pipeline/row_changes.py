@@ -1,9 +1,9 @@
-"""The rows of a sink with mode = "upsert": changes of the rows of a table, by key.
+"""Computes a batch's changes for a sink with mode = "upsert", by key.
 
-A change replaces the row of its key, or deletes it. If a batch has several changes of a key, only
-the last counts: the one with the greatest values in the columns of `order_by`, by default offset
-and partition. So a batch has one change of each key, and applying it twice gives the same table as
-applying it once.
+A change replaces or deletes the table's row with the same key. If a batch has several changes of a
+key, only the last one is applied: the one with the greatest values in the columns of `order_by`, by
+default offset and partition. So a batch has at most one change of each key, and applying it twice
+has the same result as applying it once.
 """
 
 import operator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 DELETED: Final = "_pk_deleted"
-"""The column that is true for a change that deletes its row."""
+"""The column that is true for changes that delete the row."""
 
 _POSITION: Final = ("offset", "partition")
 _NUMBER: Final = "_pk_number"
@@ -31,7 +31,8 @@ _COUNT: Final = "_pk_count"
 
 
 def check_changes(pipeline: Pipeline, sink: KeyedSink, frame: "DataFrame") -> None:
-    """Raises WrongPipeline if the rows lack what the sink names."""
+    """Raise WrongPipeline if the rows lack a column that the sink names, or a column or the
+    condition has a wrong type."""
     known = {name.lower() for name in frame.columns}
     for key in ("key", "order_by", "leave_out"):
         for name in getattr(sink, key):
@@ -54,15 +55,15 @@ def check_changes(pipeline: Pipeline, sink: KeyedSink, frame: "DataFrame") -> No
 
 
 def table_rows(sink: Sink, frame: "DataFrame") -> "DataFrame":
-    """The columns of the rows that the table gets."""
+    """The rows without the columns that are not written to the table."""
     if not isinstance(sink, KeyedSink):
         return frame
     return frame.drop(*_named(frame, sink.leave_out))
 
 
 def marked(sink: Sink, frame: "DataFrame") -> "DataFrame":
-    """The rows, each with DELETED if the sink takes changes; a row without a key is an error of
-    Spark's."""
+    """The rows, with the column DELETED if the sink takes changes. A row without a key makes
+    Spark's query fail."""
     if not isinstance(sink, KeyedSink) or sink.mode != "upsert":
         return frame
     lacking = [_column(name).isNull() for name in _named(frame, sink.key)]
@@ -73,8 +74,8 @@ def marked(sink: Sink, frame: "DataFrame") -> "DataFrame":
 
 
 def changes(sink: KeyedSink, frame: "DataFrame") -> "DataFrame":
-    """One row for each key, the last, with DELETED and the columns that the table gets. If nothing
-    orders several changes of a key, that is an error of Spark's."""
+    """The last row of each key, with DELETED and the columns of the table. If a key has several
+    changes and nothing orders them, Spark's query fails."""
     rows = marked(sink, frame)
     keys = [_column(name) for name in _named(frame, sink.key)]
     order = _order(sink, frame)
@@ -91,7 +92,7 @@ def changes(sink: KeyedSink, frame: "DataFrame") -> "DataFrame":
 
 
 def key_names(sink: KeyedSink, frame: "DataFrame") -> list[str]:
-    """The columns of the key, as the rows name them."""
+    """The columns of the key, spelled as in the rows."""
     return _named(frame, sink.key)
 
 
@@ -105,6 +106,6 @@ def _column(name: str) -> "Column":
 
 
 def _named(frame: "DataFrame", names: Sequence[str]) -> list[str]:
-    """Spark finds columns in any case; tables may not."""
+    """The columns, spelled as in the rows: Spark ignores case in names, but tables may not."""
     known = {name.lower(): name for name in frame.columns}
     return [known[name.lower()] for name in names if name.lower() in known]

@@ -1,4 +1,4 @@
-"""Conditions on the rows of the data source, by topic, partition and offset."""
+"""Conditions on rows of the data source, by topic, partition and offset."""
 
 import operator
 from collections.abc import Iterable
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 def _none() -> "Column":
-    """Matches no row. Spark cannot know that, so it still plans and runs the reads of tables."""
+    """A condition that is false for all rows. Spark cannot know that, so it still plans and runs
+    the reads of tables."""
     return f.col("offset") < 0
 
 
 def is_one_of(records: Iterable[FailedRecord]) -> "Column":
-    """Whether a row of the data source is one of these records."""
+    """A condition that is true for rows of the data source that are one of these records."""
     found: dict[tuple[str, int], list[int]] = {}
     for each in records:
         found.setdefault((each.topic, each.partition), []).append(each.offset)
@@ -32,7 +33,7 @@ def is_one_of(records: Iterable[FailedRecord]) -> "Column":
 
 
 def is_in_ranges(ranges: Iterable[OffsetRange]) -> "Column":
-    """Whether a row of the data source is in one of these ranges."""
+    """A condition that is true for rows of the data source that are in one of these ranges."""
     conditions = [
         (f.col("topic") == each.topic)
         & (f.col("partition") == each.partition)

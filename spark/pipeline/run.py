@@ -1,8 +1,8 @@
-"""Runs a pipeline: starts its queries, watches them, and starts them again with a wider schema when
-a field is new.
+"""Runs a pipeline: starts its queries, monitors them, and restarts them with a wider schema when
+records have new fields.
 
 After each batch the offsets are committed to the pipeline's group and the status file is replaced.
-A stop, by `pk spark pipeline stop`, Ctrl-C or SIGTERM, waits for the end of the running batches.
+`pk spark pipeline stop`, Ctrl-C and SIGTERM stop the pipeline once the running batches have ended.
 """
 
 import contextlib
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 _POLL_S: Final = 0.2
 _FAR_POLL_S: Final = 2.0
 _BATCH_END_S: Final = 120
-"""How long a stop waits for the end of a batch; a batch that is cut off runs again at the next
-start."""
+"""The longest time in seconds to wait for the end of a batch at a stop. An interrupted batch runs
+again at the next start."""
 
 _HEARTBEAT_S: Final = 5
 _COUNT_S: Final = 60.0
-"""How often the files of tables are counted."""
+"""The time in seconds between two counts of tables' small files."""
 
 _CONNECT_BACK: Final = "Python worker failed to connect back"
-"""Spark gives the process of a stream's reader ten seconds to start, which a busy machine may not
-have."""
+"""Spark gives the process of a stream's reader ten seconds to start, which may be too short on a
+busy machine."""
 
 _OF_BATCH: Final = "raised by the Python Proxy"
-"""The words of py4j for an error in the function that writes a sink's batch."""
+"""py4j's words for an error in the function that writes a sink's batch."""
 
 _GOES_ON: Final = "on_error = 'skip' or 'dlq' continues without it"
 _CONNECT_ATTEMPTS: Final = 6
@@ -67,7 +67,7 @@ _GROWN_ATTEMPTS: Final = 6
 
 _RESTART_S: Final = 1.0
 _MOST_RESTART_S: Final = 60.0
-"""The first wait before a restart, and the longest. Each wait is twice as long as the one before,
+"""The first and the longest wait before a restart, in seconds. The wait doubles with each restart,
 until a batch has succeeded."""
 
 
@@ -77,24 +77,25 @@ class PipelineFailed(SparkFailed):
     def __init__(self, message: str, *, lasting: bool | None = None) -> None:
         super().__init__(message)
         self.lasting = lasting
-        """Whether it would fail again until something is changed. None: judge by the message."""
+        """Whether it would fail again until something is changed. None means that the message
+        decides."""
 
 
 class _JavaFailed(PipelineFailed):
-    """Spark's Java did not answer."""
+    """Spark's JVM did not respond."""
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """Why queries ended."""
+    """Why the queries ended."""
 
     said: str
     query: "Query | None" = None
-    """The one that failed; None if it did not start."""
+    """The query that failed; None if it did not start."""
 
 
 def _why(failure: _Failure) -> str:
-    """The cause of a failure in one sentence, with the sink whose batch failed."""
+    """The cause of a failure in one sentence, with the sink if its batch failed."""
     why = storage_cause(failure.said) or reason(failure.said)
     sink = None if failure.query is None else failure.query.sink
     if sink is None or _OF_BATCH not in failure.said:
@@ -108,19 +109,19 @@ class Outcome:
 
     status: Status
     stopped: bool
-    """Whether it was asked to stop."""
+    """Whether the pipeline was asked to stop."""
 
 
 @dataclass
 class RunOptions:
-    """How to run a pipeline."""
+    """The options for running a pipeline."""
 
     kafka: Mapping[str, str]
     """The options of its topics: `kafka.bootstrap.servers` and client configs."""
 
     once: bool = False
     restart: bool = False
-    """Start again, in a new Spark, after a failure that may pass."""
+    """Whether to start again, in a new Spark, after a failure that may go away."""
 
     metrics: tuple[str, int] | None = None
     """The address at which metrics are served."""
@@ -129,21 +130,22 @@ class RunOptions:
     where: Where = HERE
     progress: Callable[[Status], None] = field(default=lambda _: None)
     say: Callable[[str], None] = field(default=lambda _: None)
-    """Tells the user what happened."""
+    """Called with a message for the user."""
 
 
 def settings(pipeline: Pipeline) -> dict[str, str]:
-    """Spark's settings for a pipeline; those of its file come last."""
+    """Spark's settings for a pipeline; those in its file take precedence."""
     return {
         "spark.app.name": pipeline.name,
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
-        # Steps with transformWithState need it, and a checkpoint keeps the kind that it began with.
+        # Steps with transformWithState need this provider, and a checkpoint must keep the provider
+        # that it began with.
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
-        # A kill inside Spark's write of the first batch's offsets leaves a part of a file, and by
-        # default Spark then refuses the checkpoint forever. No other program writes there.
+        # If Spark is killed while it writes the first batch's offsets, a partial file remains, and
+        # by default Spark then refuses the checkpoint forever. No other program writes there.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         **_s3a(),
         **pipeline.spark,
@@ -151,7 +153,7 @@ def settings(pipeline: Pipeline) -> dict[str, str]:
 
 
 def _s3a() -> dict[str, str]:
-    """Hadoop's settings for S3: those that pk itself takes from the environment."""
+    """Hadoop's settings for S3, from the same environment variables that pk uses."""
     settings = settings_of("s3")
     endpoint, region = settings.get("aws_endpoint"), settings.get("aws_region")
     found: dict[str, str] = {}
@@ -166,7 +168,7 @@ def _s3a() -> dict[str, str]:
 def open_spark(
     pipeline: Pipeline, options: RunOptions, *, long: bool, inherited: tuple[int, ...] = ()
 ) -> OwnSpark:
-    """A Spark for a pipeline. Raises SparkMissing, WrongPipeline, OSError."""
+    """Start a Spark for a pipeline. Raises SparkMissing, WrongPipeline, OSError."""
     places = Places(pipeline)
     for number, jar in enumerate(pipeline.jars):
         if not places.path(jar).exists():
@@ -189,12 +191,12 @@ def open_spark(
 def run_pipeline(
     pipeline: Pipeline, options: RunOptions, spark: "SparkSession | None" = None
 ) -> Outcome:
-    """Runs a pipeline: with `once`, until the records present at the start are processed, and
-    otherwise until it is told to stop.
+    """Run a pipeline: with `once`, until the records present at the start are processed, and
+    otherwise until it is asked to stop.
 
-    It runs in `spark`, which then needs the `settings` of the pipeline and its jars; without it in
-    a Spark of its own. Raises WrongPipeline, AlreadyRunning, PipelineFailed, SparkFailed,
-    SparkMissing, KafkaError, ClientError, OSError.
+    It runs in `spark`, which must have the pipeline's `settings` and jars; without it, in a Spark
+    of its own. Raises WrongPipeline, AlreadyRunning, PipelineFailed, SparkFailed, SparkMissing,
+    KafkaError, ClientError, OSError.
     """
     places = Places(pipeline)
     with hold(places) as lock, _Signals() as signals, QuietPy4j():
@@ -232,11 +234,11 @@ def run_pipeline(
                             raise
                         if asked():
                             stopped = True
-        except KeyboardInterrupt:  # a second stop does not wait for the batches
+        except KeyboardInterrupt:  # the second signal does not wait for the batches
             status.write("stopped")
             raise
         except BaseException as e:
-            with contextlib.suppress(OSError):  # its place may be what failed
+            with contextlib.suppress(OSError):  # the checkpoint may have caused the failure
                 status.write("failed", str(e) or type(e).__name__)
             raise
         status.write("stopped" if stopped else "finished")
@@ -245,7 +247,8 @@ def run_pipeline(
 
 
 class _Restarts:
-    """Waits after failures that may pass, longer after each that follows no batch."""
+    """The restarts of a pipeline after failures that may go away. The wait before each doubles
+    until a batch succeeds."""
 
     def __init__(self, options: RunOptions, status: StatusFile, asked: "_Asked") -> None:
         self._options = options
@@ -255,7 +258,8 @@ class _Restarts:
         self._batches = 0
 
     def wait(self, error: Exception) -> bool:
-        """Waits, and returns whether the pipeline is to start again: at once if it is to stop."""
+        """Wait before a restart. Returns False, without waiting, if the pipeline must not restart.
+        A request to stop ends the wait."""
         if not self._options.restart or self._asked() or is_lasting(error):
             return False
         said, batches = str(error) or type(error).__name__, self._status.batches
@@ -273,15 +277,15 @@ class _Restarts:
 
 
 def _send_steps(session: "SparkSession", pipeline: Pipeline, places: Places) -> None:
-    """Gives a cluster's workers the files of Python steps, whose functions they find by name."""
+    """Send the files of Python steps to a cluster's workers, which import them by module name."""
     for step in pipeline.steps:
         if step.python is not None:
             session.sparkContext.addPyFile(str(places.path(step.python.rpartition(":")[0])))
 
 
 class _Signals:
-    """Notes Ctrl-C and SIGTERM; the second time it kills Spark, whose batch then runs again at the
-    next start."""
+    """A block that counts Ctrl-C and SIGTERM. The second signal kills Spark; the interrupted batch
+    runs again at the next start."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -310,8 +314,8 @@ class _Signals:
 
 
 class _Asked:
-    """Whether a pipeline has been asked to stop, by a signal or by the file that `pk spark pipeline
-    stop` leaves."""
+    """A function that returns whether the pipeline was asked to stop, by a signal or by the file
+    that `pk spark pipeline stop` creates."""
 
     def __init__(self, places: Places, signals: _Signals) -> None:
         self._stop = places.stop
@@ -326,13 +330,13 @@ class _Asked:
         now, far = time.monotonic(), isinstance(self._stop, ObjectPath)
         if not self._found and (not far or now - self._looked >= _FAR_POLL_S):
             self._looked = now
-            with contextlib.suppress(OSError):  # then the next check may find it
+            with contextlib.suppress(OSError):  # the next check may succeed
                 self._found = self._stop.exists()
         return self._found
 
 
 class _Run:
-    """One run."""
+    """One run of a pipeline in a Spark session."""
 
     def __init__(
         self,
@@ -356,7 +360,7 @@ class _Run:
         self._offsets = GroupOffsets(pipeline, options.kafka)
         self._identity = _identity(places, pipeline)
         self._seen: dict[str, int] = {}
-        """The last batch of each query whose report was taken over."""
+        """The number of each query's last batch whose progress report was added to the status."""
 
         self._failed = FailedRecords(places.failed_records)
         self._connects = 0
@@ -365,7 +369,7 @@ class _Run:
         self._counted = -_COUNT_S
 
     def run(self) -> bool:
-        """Whether it was asked to stop. Raises PipelineFailed as long as Spark can say why."""
+        """Run the pipeline, and return whether it was asked to stop. Raises PipelineFailed."""
         from py4j.protocol import Py4JError
 
         try:
@@ -413,7 +417,7 @@ class _Run:
         known: "Mapping[str, JsonFields]",
         watchers: list["_Watcher"],
     ) -> _Failure | None:
-        """Runs the queries until they end; why one failed."""
+        """Run the queries until they end. Returns why they failed, if they did."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -483,7 +487,7 @@ class _Run:
             time.sleep(_POLL_S)
 
     def _stop(self, planned: list["Query"], running: Mapping[str, "StreamingQuery"]) -> None:
-        """Stops each query once its batch has ended."""
+        """Stop each query once its batch has ended."""
         deadline = time.monotonic() + _BATCH_END_S
         for query in running.values():
             batch = _batch(query)
@@ -502,7 +506,7 @@ class _Run:
         self._report(planned, running)
 
     def _report(self, planned: list["Query"], running: Mapping[str, "StreamingQuery"]) -> None:
-        """Updates the status from the queries' progress."""
+        """Update the status from the queries' progress reports."""
         from pk.spark.pipeline.table_sinks import small_files
 
         new = False
@@ -513,7 +517,7 @@ class _Run:
                     continue
                 done = last_batch(self._places.query(name))
                 if done is None or done < progress["batchId"]:
-                    continue  # no batch: a report that there was nothing to do
+                    continue  # not a finished batch, such as a report that there was no new data
                 self._seen[name] = progress["batchId"]
                 self._status.see(name, progress, rows_of(progress))
                 new = True
@@ -540,8 +544,8 @@ class _Run:
         known: "Mapping[str, JsonFields]",
         fields: "Fields",
     ) -> "dict[str, JsonFields] | None":
-        """The fields for a restart, or None if a stop was requested in the meantime. Raises
-        PipelineFailed if a restart would not help."""
+        """Handle a failure. Returns the fields for a restart, or None if a stop was requested in
+        the meantime. Raises PipelineFailed if a restart would not help."""
         from pk.spark.pipeline import json_values
         from pk.spark.pipeline.failed_steps import is_of_values
         from pk.spark.pipeline.registry_sources import is_new_version
@@ -584,8 +588,8 @@ class _Run:
         before: "JsonFields",
         after: "JsonFields",
     ) -> str | None:
-        """Why the pipeline cannot continue with other fields of a source. Raises WrongPipeline if
-        it cannot continue with the fields `before` either."""
+        """Why the pipeline cannot continue with the fields `after` of a source; None if it can.
+        Raises WrongPipeline if it cannot continue with the fields `before` either."""
         from pk.spark.pipeline.widening import why_not
 
         versions = self._versions(spark, known)
@@ -601,7 +605,7 @@ class _Run:
         known: "Mapping[str, JsonFields]",
         say: Callable[[str], None] = lambda _: None,
     ) -> dict[str, dict[str, str]]:
-        """Source → the options that set the versions of its schemas, which are remembered. Raises
+        """Source → the options that set its schema versions. Stores the versions. Raises
         WrongPipeline, OSError."""
         from pk.spark.pipeline.registry_sources import RegistryVersions
 
@@ -616,8 +620,8 @@ class _Run:
         known: "Mapping[str, JsonFields]",
         versions: Mapping[str, Mapping[str, str]],
     ) -> "list[Query]":
-        """The queries, once the registry has the schemas of what they write, or refuses one. Raises
-        WrongPipeline."""
+        """Plan the queries, check that their rows fit the sinks' schemas, and register missing
+        schemas. Raises WrongPipeline."""
         from pk.spark.pipeline.registry_sources import check_encoders
         from pk.spark.pipeline.sinks import topic_options
 
@@ -635,7 +639,7 @@ class _Run:
         known: "Mapping[str, JsonFields]",
         versions: Mapping[str, Mapping[str, str]],
     ) -> "list[Query]":
-        """The queries. Raises WrongPipeline."""
+        """Plan the queries. Raises WrongPipeline."""
         from pk.spark.pipeline.relations import Builder
         from pk.spark.pipeline.sinks import queries
 
@@ -657,8 +661,8 @@ class _Run:
         known: "Mapping[str, JsonFields]",
         fields: "Fields",
     ) -> "dict[str, JsonFields] | None":
-        """Finds the records with which a step fails, and leaves them out from here on, as
-        `on_error` says. Raises PipelineFailed if there are none, or if it says stop."""
+        """Find the records with which a step fails, and skip them from now on, as `on_error` says.
+        Raises PipelineFailed if there are none, or if `on_error` is "stop"."""
         from pk.spark.pipeline.failed_steps import MOST, Interrupted, Search, Unsearchable
 
         pipeline, kafka = self._pipeline, self._options.kafka
@@ -702,8 +706,8 @@ class _Run:
         return dict(known)
 
     def _write_letters(self, spark: "SparkSession", planned: list["Query"]) -> None:
-        """Makes sure that the failed records are in the topic of dead letters before their batch is
-        done without them."""
+        """Write the failed records to the topic of dead letters, before their batch runs without
+        them."""
         from pk.spark.pipeline.failed_steps import StepLetters
 
         if self._pipeline.on_error == "dlq":
@@ -718,7 +722,8 @@ def _batch(query: "StreamingQuery") -> int | None:
 
 
 def _identity(places: Places, pipeline: Pipeline) -> str:
-    """Distinguishes this pipeline's batches from those of one with another checkpoint."""
+    """The id that distinguishes the batches of this pipeline's checkpoint from those of others.
+    Created if missing."""
     try:
         return str(json.loads(places.identity.read_text())["id"])
     except FileNotFoundError:
@@ -728,7 +733,7 @@ def _identity(places: Places, pipeline: Pipeline) -> str:
 
 
 class _Watcher:
-    """Looks for changes of a database's table, in a thread of its own."""
+    """A thread that looks for changes of a database's table."""
 
     def __init__(
         self, spark: "SparkSession", pipeline: Pipeline, places: Places, source: JdbcSource
@@ -745,7 +750,7 @@ class _Watcher:
         self.problem: str | None = None
 
     def look(self) -> None:
-        """Applies the changes. Raises WrongPipeline."""
+        """Read new changes into the spool. Raises WrongPipeline."""
         from pk.spark.reasons import has_no_driver, jdbc_sentence
 
         try:

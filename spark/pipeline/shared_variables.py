@@ -1,14 +1,14 @@
-"""Queries that start at the same time, and the map of variables that they share in Spark.
+"""Works around a race between queries that start at the same time and share a map in Spark.
 
-Spark keeps one map of environment variables for a data source in Python, for all of its queries. A
-query that starts the process of its source puts four more into the map, and at any moment another
-query may be serializing it with a task of its own: if the map grows during that, the query ends
-with "Task not serializable". A variable that the map has already does not make it grow. So the four
-are put in before the first query starts; their values do not matter, since Spark sets them for each
+For a Python data source, Spark keeps one map of environment variables, which all queries share. A
+query that starts the process of its source adds four variables to the map. If another query is
+serializing the map with a task at that moment, that query ends with "Task not serializable".
+Setting a variable that is already in the map does not make the map grow. So the four variables are
+added before the first query starts; their values do not matter, since Spark sets them for each
 process.
 
-This uses Spark's internals. If it does not find the map, a query may still end with that error. No
-task of its batch began, so it can continue from its checkpoint (`has_grown`).
+This uses Spark's internals. If the map is not found, a query may still end with that error. No task
+of its batch has started then, so the query can be restarted from its checkpoint (`has_grown`).
 """
 
 import re
@@ -35,7 +35,8 @@ _BECAUSE: Final = re.compile(
 
 
 def shared_variables(spark: "SparkSession") -> Any:
-    """Spark's map for the data source pk; None if this version of Spark keeps it elsewhere."""
+    """Spark's map of variables for the data source pk; None if this version of Spark keeps it
+    elsewhere."""
     from py4j.protocol import Py4JError
 
     session: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage] - the only way
@@ -47,7 +48,7 @@ def shared_variables(spark: "SparkSession") -> Any:
 
 
 def complete_shared_variables(spark: "SparkSession") -> None:
-    """Puts in what queries put in when they start."""
+    """Add the variables that queries add when they start."""
     found = shared_variables(spark)
     if found is not None:
         for name in _VARIABLES:
@@ -56,11 +57,11 @@ def complete_shared_variables(spark: "SparkSession") -> None:
 
 
 def has_grown(error: Any) -> bool:
-    """Whether this is why a query ended."""
+    """Whether a query ended because the map grew while it was serialized."""
     cause = getattr(error, "_cause", None)  # the exception's own text does not name its causes
     return is_grown(str(getattr(cause, "_stackTrace", "")))
 
 
 def is_grown(stack: str) -> bool:
-    """Whether Java's text of an exception and its causes says so."""
+    """Whether Java's text of an exception and its causes names this error."""
     return _REFUSED in stack and _BECAUSE.search(stack) is not None

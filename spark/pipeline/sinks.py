@@ -1,10 +1,10 @@
-"""The queries of a pipeline: each sink is one, with a checkpoint of its own.
+"""Creates the queries of a pipeline: one for each sink, with its own checkpoint.
 
-Each sink takes a batch as a whole and is given its number, so that a batch that comes again after a
-crash changes nothing.
+A sink gets each batch as a whole with its number, so that a batch that is repeated after a crash
+changes nothing.
 
-Dead letters join the records of the first topic sink that their source feeds: then both are in one
-transaction. Without such a sink they get a query of their own.
+Dead letters are written together with the records of the first topic sink that reads from their
+source, so that both are in one transaction. Without such a sink they have a query of their own.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 DEAD_LETTERS: Final = "dead-letters"
-"""The query for dead letters that no topic sink takes along."""
+"""The name of the query for dead letters that no topic sink writes."""
 
 
 def queries(
@@ -58,8 +58,8 @@ def queries(
     kafka: Mapping[str, str],
     own: Mapping[str, Relations] | None = None,
 ) -> list[Query]:
-    """The queries to run. `own` maps a sink to the relations of a query that leaves records out.
-    Raises WrongPipeline, for example if a sink's target cannot be written."""
+    """Create the queries. `own` maps sinks whose query skips records to the relations without these
+    records. Raises WrongPipeline, for example if a sink's target cannot be written."""
     waiting = set(shared.dead_letters)
     found: list[Query] = []
     for sink in pipeline.sinks:
@@ -78,7 +78,8 @@ def queries(
                 raise pipeline.problem((*sink.path, "options"), str(e)) from e
             frame = records(pipeline, sink, frame)
             check_encoders(pipeline, sink, options, frame.schema)
-            # Complete needs aggregated rows, and a schema takes only rows of its own columns.
+            # With the mode complete, all rows must be aggregated, and with a schema, all rows must
+            # have its columns.
             if sink.mode != "complete" and not sink.formats:
                 for name in sorted(uses & waiting):
                     waiting.remove(name)
@@ -95,7 +96,7 @@ def queries(
 
 
 def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFrame":
-    """The rows as records of the topic."""
+    """Convert the rows to records of the topic."""
     columns = {
         name: f.col(name) for name in ("key", "headers", "partition") if name in frame.columns
     }
@@ -115,7 +116,7 @@ def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFra
         else:
             columns["value"] = as_json(f.struct("*"))
         if sink.value is None and not isinstance(types.get("value"), StringType | BinaryType):
-            for name in ("headers", "partition"):  # belong to the source itself
+            for name in ("headers", "partition"):  # these are the source's own columns
                 columns.pop(name, None)
         plain = frame.select(*(column.alias(name) for name, column in columns.items()))
         names = [field.name for field in plain.schema.fields]
@@ -134,7 +135,7 @@ def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFra
             *(f.col(name) for name in ("headers", "partition") if name in names),
             f.lit(sink.topic).alias("topic"),
         )
-        # The sink makes bytes of columns with a schema.
+        # The sink encodes the columns with schemas to bytes.
         shown = rows.withColumns({name: f.lit(b"") for name in sink.formats})
         check_columns(shown.schema, None)
         return rows
@@ -146,7 +147,7 @@ def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFra
 
 
 def _check_key(sink: TopicSink, frame: "DataFrame") -> None:
-    """Has Spark analyze only the key, so that an error must be the key's. Raises
+    """Make Spark analyze only the key, so that an error must be the key's. Raises
     PySparkException."""
     assert sink.key is not None
     key = frame.select(f.expr(sink.key).alias("key"))
@@ -163,7 +164,8 @@ def start(
     once: bool,
     say: Callable[[str], None],
 ) -> "StreamingQuery":
-    """Starts a query. `say` shows the user a sink's message. Raises PySparkException, OSError."""
+    """Start a query. `say` gets the sink's messages for the user. Raises PySparkException,
+    OSError."""
     writer = query.frame.writeStream.outputMode(query.mode).queryName(
         f"{pipeline.name}-{query.name}"
     )
@@ -178,7 +180,8 @@ def start(
             _write_topic,
             options=topic_options(pipeline, kafka, sink),
             checkpoint=str(places.query(query.name)),
-            # Spark's id of the query, which is in the checkpoint. Others have had this name.
+            # An append query is identified by Spark's id, which is in the checkpoint; for other
+            # modes, earlier versions used this name.
             query_id=None if query.mode == "append" else f"{identity}-{query.name}",
             atomic=sink is not None and sink.atomic,
             driver_bytes=DRIVER_BYTES if sink is None else sink.driver_bytes,
@@ -186,8 +189,8 @@ def start(
         return writer.foreachBatch(write).start()
     if isinstance(sink, ParquetSink) and scheme(sink.parquet) is not None:
         url = spark_url(sink.parquet)
-        # Spark's own sink, for file systems on which a rename is no single step; its list of files
-        # is for Spark's readers.
+        # Spark's own sink is for file systems without an atomic rename; its list of files is only
+        # for Spark's readers.
         return writer.format("parquet").partitionBy(*sink.partition_by).start(url)
     write_rows = _writer(places, sink, f"{identity}-{query.name}")
     if isinstance(sink, DeltaSink) and sink.compact_s is not None:
@@ -208,14 +211,15 @@ def _and_compact(
 
 
 def _write_topic(frame: "DataFrame", batch: int, **given: Any) -> None:
-    """Spark passes frame and batch by their places."""
+    """Adapt `write_batch` to Spark, which passes the frame and the batch number by position."""
     write_batch(frame, batch, **given)
 
 
 def topic_options(
     pipeline: Pipeline, kafka: Mapping[str, str], sink: TopicSink | None
 ) -> dict[str, str]:
-    """The options of a topic's sink: those of all topics that a producer has too, and its own."""
+    """The options of a topic's sink: the options of all topics that apply to producers, and the
+    sink's own."""
     from pk.net.client.config import ProducerConfig, keys
 
     known = {f"kafka.{name}" for name in keys(ProducerConfig)}

@@ -20,7 +20,7 @@ from pk.spark.pipeline.lease import Lease, Taken, is_held
 from pk.spark.pipeline.places import Places
 
 READ: Final = "read_"
-"""How the name of the metric begins that counts a source's records."""
+"""The prefix of the names of the metrics that count a source's records."""
 
 State = Literal["starting", "running", "restarting", "finished", "stopped", "failed", "died"]
 
@@ -33,7 +33,7 @@ _RATE_MS: Final = 60_000
 
 
 class PartitionStatus(TypedDict):
-    """How far a query has read a partition, when its last batch ended."""
+    """How far a query had read a partition when its last batch ended."""
 
     topic: str
     partition: int
@@ -43,7 +43,7 @@ class PartitionStatus(TypedDict):
 
 
 class LastError(TypedDict):
-    """The last failure of a pipeline, of this run or of one before."""
+    """The last failure of a pipeline, in this run or an earlier one."""
 
     message: str
     at_ms: int
@@ -55,22 +55,23 @@ class QueryStatus(TypedDict):
     name: str
     batch: int | None
     rows: int
-    """Rows read in this run."""
+    """The number of rows read in this run."""
 
     rows_a_second: float
-    """Over the last minute, or since the first batch of a younger run."""
+    """The rate over the last minute, or since the first batch of a run that is younger than
+    that."""
 
     batch_ms: int | None
     ended_ms: int | None
-    """When the last batch ended."""
+    """The time at which the last batch ended."""
 
     lag: int | None
-    """Records that were in the topics and not yet read, when the last batch ended."""
+    """The number of records that were in the topics but not yet read when the last batch ended."""
 
     partitions: list[PartitionStatus]
     small_files: int | None
-    """How many files of a sink's table are small (`pk.spark.tables.small_files`); None: unknown, or
-    the sink has no table of Delta or Iceberg."""
+    """The number of small files in the sink's table (`pk.spark.tables.small_files`). None if it is
+    unknown or the sink is not a Delta or Iceberg table."""
 
 
 class Status(TypedDict):
@@ -81,19 +82,20 @@ class Status(TypedDict):
     error: str | None
     last_error: LastError | None
     restarts: int
-    """How often this run started Spark again after a failure."""
+    """The number of times that this run restarted Spark after a failure."""
 
     pid: int
     started_ms: int
     updated_ms: int
     dead_letters: int
-    """Records that failed, in this run: with on_error = "skip" those left out."""
+    """The number of records that failed in this run, including those that on_error = "skip"
+    skipped."""
 
     queries: list[QueryStatus]
 
 
 class AlreadyRunning(SparkError):
-    """Another process runs this pipeline."""
+    """Another process is running this pipeline."""
 
 
 def hold(places: Places) -> "Lock | Held":
@@ -102,7 +104,7 @@ def hold(places: Places) -> "Lock | Held":
 
 
 class Held(Lease):
-    """A lease, for a checkpoint in object storage."""
+    """The lease on a checkpoint in object storage."""
 
     def __init__(self, places: Places) -> None:
         assert isinstance(places.lock, ObjectPath)
@@ -110,7 +112,7 @@ class Held(Lease):
         self._checkpoint = places.checkpoint
 
     def __enter__(self) -> Self:
-        """Raises AlreadyRunning, OSError."""
+        """Acquire the lease. Raises AlreadyRunning, OSError."""
         try:
             return super().__enter__()
         except Taken as e:
@@ -120,22 +122,22 @@ class Held(Lease):
 
 
 class Lock:
-    """Held while a pipeline runs; the system releases it when the process and its JVM end, however
-    they end."""
+    """A file lock that is held while a pipeline runs. The system releases it when the process and
+    its JVM end, regardless of how they end."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
         self._file: IO[str] | None = None
 
     def __enter__(self) -> Self:
-        """Raises AlreadyRunning, OSError."""
+        """Acquire the lock. Raises AlreadyRunning, OSError."""
         lock = self._places.lock
         assert isinstance(lock, Path)
         lock.parent.mkdir(parents=True, exist_ok=True)
         self._file = lock.open("a+")
         deadline = time.monotonic() + _JVM_END_S
         while not _locked(self._file):
-            # The JVM of a process that was killed ends a moment after it.
+            # The JVM of a killed process ends a moment after it.
             if self._owner_lives() or time.monotonic() > deadline:
                 self._file.close()
                 raise AlreadyRunning(
@@ -146,7 +148,7 @@ class Lock:
         return self
 
     lost: Final = False
-    """No other process can take a file's lock over."""
+    """Always false: no other process can take over a file lock."""
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -194,14 +196,15 @@ def is_running(places: Places) -> bool:
 
 
 def read_status(places: Places) -> Status | None:
-    """The last status; None before the first run. A run that ended without saying so has died."""
-    # Asked first: a run that ends in between has written its last status by then.
+    """The last status; None before the first run. A run that ended without writing a final status
+    has died."""
+    # Check this first: a run that ends in between has written its last status by then.
     running = is_running(places)
     try:
         status = cast(Status, json.loads(places.status.read_text()))
     except FileNotFoundError:
         return None
-    status.setdefault("last_error", None)  # a file of an earlier version
+    status.setdefault("last_error", None)  # in case an earlier version wrote the file
     status.setdefault("restarts", 0)
     for query in status["queries"]:
         query.setdefault("ended_ms", None)
@@ -213,7 +216,7 @@ def read_status(places: Places) -> Status | None:
 
 
 class StatusFile:
-    """Writes the status of a run. Raises OSError if an earlier one cannot be read."""
+    """The status file of a run. Raises OSError if an earlier file cannot be read."""
 
     def __init__(self, places: Places, name: str) -> None:
         self._places = places
@@ -223,10 +226,10 @@ class StatusFile:
 
         self.dead_letters = 0
         self.batches = 0
-        """How many batches succeeded in this run."""
+        """The number of batches that succeeded in this run."""
 
         self._ended: dict[str, deque[tuple[int, int]]] = {}
-        """Query → the batches of the last minute: the end of each, and its rows."""
+        """Query → the end times and the numbers of rows of the batches in the last minute."""
 
         self._began_ms: int | None = None
         before = read_status(places)
@@ -245,7 +248,7 @@ class StatusFile:
         }
 
     def write(self, state: State, error: str | None = None) -> None:
-        """Replaces the file. Raises OSError."""
+        """Replace the status file. Raises OSError."""
         now_ms = _now_ms()
         if state == "restarting":
             self.value["restarts"] += 1
@@ -262,7 +265,7 @@ class StatusFile:
         write_json(self._places.status, self.value)
 
     def see(self, name: str, progress: dict[str, Any], rows: int) -> None:
-        """Takes over one of Spark's progress reports."""
+        """Add one of Spark's progress reports to the status."""
         self.batches += 1
         before = self.queries.get(name)
         metrics: dict[str, Any] = progress.get("observedMetrics") or {}
@@ -302,8 +305,8 @@ def _now_ms() -> int:
 
 
 def partitions_of(progress: dict[str, Any]) -> list[PartitionStatus] | None:
-    """How far a query had read each partition when its batch ended; None without topics. A topic
-    that is read twice is as far as its slower reader."""
+    """How far a query had read each partition when its batch ended; None if it reads no topics. For
+    a topic that is read twice, the position is that of the slower reader."""
     found: dict[tuple[str, int], PartitionStatus] = {}
     topics = False
     for source in progress["sources"]:
@@ -326,8 +329,8 @@ def partitions_of(progress: dict[str, Any]) -> list[PartitionStatus] | None:
 
 
 def rows_of(progress: dict[str, Any]) -> int:
-    """How many records a batch read. Those of topics are counted by a metric, since Spark may read
-    a topic twice in a batch."""
+    """The number of records that a batch read. For topics a metric counts them, since Spark may
+    read a topic twice in a batch."""
     metrics: dict[str, Any] = progress.get("observedMetrics") or {}
     rows = sum(int(value["records"]) for name, value in metrics.items() if name.startswith(READ))
     for source in progress["sources"]:
@@ -337,7 +340,7 @@ def rows_of(progress: dict[str, Any]) -> int:
 
 
 def _positions(value: Any) -> dict[tuple[str, str], int] | None:
-    """The offsets of the source `pk`; None if they are another source's."""
+    """The offsets of the source `pk`; None if they belong to another source."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

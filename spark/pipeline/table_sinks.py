@@ -1,17 +1,17 @@
-"""Parquet directories, Delta and Iceberg tables as sinks: a batch that comes again leaves them as
-they are.
+"""Writes batches to parquet directories, Delta tables and Iceberg tables: a repeated batch changes
+nothing.
 
-When a batch is appended, Spark's tasks write the files to the table's directory, and the driver
-makes them part of the table in one step. Delta and Iceberg keep, in that step, the number of the
-batch, by the identity of the sink: a batch that is there is left out. The files of a batch are in a
-folder of its own, so what an earlier attempt left is found without a look at the rest of the table.
-A directory of parquet files has no such step, so the files of a batch get their names at its end,
-and the names are stored next to the checkpoint: an attempt begins with removing those of an earlier
-one.
+To append a batch, Spark's tasks write files to the table's directory, and the driver commits them
+to the table. A commit to a Delta or Iceberg table also stores the sink's identity and the number of
+the batch, and a batch that the table has already is skipped. Each batch has its own folder of
+files, so the files of earlier attempts can be found without listing the whole table. A directory of
+parquet files has no commits. So the files of a batch get their final names at its end, and these
+names are stored next to the checkpoint: an attempt begins by removing the files of an earlier
+attempt.
 
-With mode = "upsert" the rows of a batch are changes by key. The libraries of tables apply them in
-this process, in one step that notes the number of the batch too: they rewrite the files that have
-rows of these keys.
+With mode = "upsert" the rows of a batch are changes by key. deltalake and pyiceberg apply them in
+this process, in one commit that also stores the number of the batch: they rewrite the files that
+have rows with these keys.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ _DATA: Final = "data/"
 def write_parquet(
     sink: ParquetSink, places: Places, identity: str, frame: "DataFrame", batch: int
 ) -> None:
-    """Puts a batch's files in place, instead of those of an earlier attempt. Raises OSError,
+    """Write a batch, in place of the files of an earlier attempt. Raises OSError,
     PySparkException."""
     root = places.path(sink.parquet)
     staged = root / _STAGED / identity
@@ -86,10 +86,10 @@ def write_parquet(
 
 
 def _earlier(root: Path, remembered: Place, prefix: str, batch: int) -> list[str]:
-    """The files that an earlier attempt of a batch has put in place."""
+    """The files of a batch that an earlier attempt moved to their final names."""
     try:
         known: Any = json.loads(remembered.read_text())
-    except FileNotFoundError:  # the checkpoint of an earlier version
+    except FileNotFoundError:  # an earlier version wrote the checkpoint
         return [str(path.relative_to(root)) for path in root.rglob(f"{prefix}*.parquet")]
     return cast(list[str], known["files"]) if known["batch"] == batch else []
 
@@ -101,10 +101,10 @@ def _write(
     partition_by: tuple[str, ...] = (),
     schema: Any = None,
 ) -> "list[WrittenFile]":
-    """Writes the rows of a batch. Raises PySparkException."""
+    """Write the rows of a batch to files. Raises PySparkException."""
     from pk.spark.files.writer import WriteFiles, write_rows
 
-    # Spark finds columns in any case, and the directories have the names of the columns.
+    # Spark ignores case in names, but directories are named with the columns' own spelling.
     columns = {name.lower(): name for name in frame.columns}
     names = [columns[name.lower()] for name in partition_by]
     folders = {name: f"_pk_by_{name}" for name in names}
@@ -123,7 +123,7 @@ def _without(columns: "StructType", names: list[str]) -> "StructType":
 def write_delta(
     sink: DeltaSink, places: Places, identity: str, frame: "DataFrame", batch: int
 ) -> None:
-    """Adds a batch to a Delta table, which is made at the first. Raises SparkMissing,
+    """Add a batch to a Delta table, which is created with the first batch. Raises SparkMissing,
     PySparkException, DeltaError, OSError."""
     store = places.store(sink.delta)
     if sink.mode == "upsert":
@@ -165,35 +165,35 @@ class _Attempt:
     def write(
         self, frame: "DataFrame", partition_by: tuple[str, ...] = (), schema: Any = None
     ) -> list[LakeFile]:
-        """Raises PySparkException."""
+        """Write the rows of the batch to files. Raises PySparkException."""
         prefix = f"{secrets.token_hex(4)}-"
         written = _write(self._store, frame, prefix, partition_by, schema)
         self._own = [file.name for file in written]
         return [LakeFile(f"{self._folder}/{f.name}", f.size, f.footer) for f in written]
 
     def end(self, added: bool) -> None:
-        """Removes files that are not part of the table: the files of earlier attempts, or this
-        one's, if an earlier one was faster than it seemed. Raises OSError."""
+        """Remove the files that are not part of the table: the files of earlier attempts, or this
+        attempt's if an earlier attempt has added the batch in the meantime. Raises OSError."""
         self._store.remove(self.left if added else self._own)
 
     def tidy(self, known: Iterable[str]) -> None:
-        """Removes the files of attempts other than the one whose files the table has: `known` are
-        the names of its files. Raises OSError."""
+        """Remove the files of all attempts except the one whose files are in the table. `known` are
+        the names of the table's files. Raises OSError."""
         within = f"{self._folder}/"
         tokens = {_token(name) for name in known if name.startswith(within)}
-        if len(tokens) == 1:  # else the table was compacted, and its earlier files are unknown
+        if len(tokens) == 1:  # otherwise the table was compacted, and its former files are unknown
             self._store.remove(name for name in self.left if _token(name) not in tokens)
 
 
 def _token(name: str) -> str:
-    """The attempt that has written a file."""
+    """The attempt that wrote a file."""
     return name.rpartition("/")[2].partition("-")[0]
 
 
 def write_iceberg(
     sink: IcebergSink, places: Places, identity: str, frame: "DataFrame", batch: int
 ) -> None:
-    """Adds a batch to an Iceberg table, which is made at the first. Raises SparkMissing,
+    """Add a batch to an Iceberg table, which is created with the first batch. Raises SparkMissing,
     OptionError, PySparkException, OSError."""
     catalog = catalog_of(sink, places)
     assert catalog is not None
@@ -228,15 +228,16 @@ def write_iceberg(
 
 
 def _changes(sink: KeyedSink, frame: "DataFrame") -> "tuple[pa.Table, StructType]":
-    """A batch's changes, which the libraries of tables take in this process, and the columns of the
-    table. Raises PySparkException."""
+    """Collect a batch's changes in this process, for deltalake or pyiceberg, and return them with
+    the columns of the table. Raises PySparkException."""
     found = changes(sink, frame)
     return found.toArrow().cast(arrow_columns(found.schema)), found.drop(DELETED).schema
 
 
 def small_files(sink: Sink, places: Places) -> int | None:
-    """The number of small files in a sink's table; None if it has none, or cannot be read now."""
-    with contextlib.suppress(Exception):  # of deltalake, of pyiceberg and its catalogs
+    """The number of small files in a sink's table; None if it has no table or the table cannot be
+    read now."""
+    with contextlib.suppress(Exception):  # of deltalake, or of pyiceberg and its catalogs
         if isinstance(sink, DeltaSink):
             return delta_small_files(places.store(sink.delta))
         if isinstance(sink, IcebergSink):
@@ -245,19 +246,19 @@ def small_files(sink: Sink, places: Places) -> int | None:
 
 
 def table_store(table: Any) -> Store:
-    """The store of a pyiceberg table. Raises OptionError, SparkMissing."""
+    """The store of a table opened with pyiceberg. Raises OptionError, SparkMissing."""
     return store_at(table.location(), table.io.properties)
 
 
 def check_iceberg_columns(columns: "StructType") -> None:
-    """Raises ValueError if a table cannot have the columns, PySparkTypeError for a type that Arrow
-    lacks."""
+    """Check that an Iceberg table can have these columns. Raises ValueError if it cannot, and
+    PySparkTypeError for a type that Arrow lacks."""
     with_field_ids(arrow_columns(columns), None)
 
 
 def catalog_of(sink: IcebergSink, places: Places, *, make: bool = True) -> Any:
-    """The catalog of a sink's table; without `make`, None if its SQLite file has still to be made.
-    Raises SparkMissing and what pyiceberg raises."""
+    """The catalog of a sink's table; without `make`, None if its SQLite file does not exist yet.
+    Raises SparkMissing, and pyiceberg's errors."""
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError as e:
@@ -272,8 +273,8 @@ def catalog_of(sink: IcebergSink, places: Places, *, make: bool = True) -> Any:
 
 
 def catalog_properties(sink: IcebergSink, places: Places) -> dict[str, str]:
-    """The catalog's properties; a warehouse and a SQLite file are relative to the pipeline's
-    file."""
+    """The catalog's properties; the paths of a warehouse and of a SQLite file are relative to the
+    pipeline's file."""
     found = dict(sink.catalog)
     found.setdefault("type", "sql")
     if "warehouse" in found:

@@ -1,4 +1,4 @@
-"""Whether a pipeline's sinks can take its rows, asked before anything runs.
+"""Checks that a pipeline's sinks can store its rows, before the pipeline runs.
 
 `pk spark pipeline check` and each start of a pipeline call the same function, so a pipeline that
 passes the check is not refused when it starts. Nothing is written.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def check_target(pipeline: Pipeline, places: Places, sink: Sink, frame: "DataFrame") -> None:
-    """Raises WrongPipeline if a sink's target cannot be written as the file says."""
+    """Raise WrongPipeline if a sink cannot write the rows to its target."""
     if isinstance(sink, KeyedSink):
         check_changes(pipeline, sink, frame)
         frame = table_rows(sink, frame)
@@ -60,7 +60,7 @@ def check_target(pipeline: Pipeline, places: Places, sink: Sink, frame: "DataFra
 
 
 def check_every(pipeline: Pipeline, stream: "DataFrame") -> None:
-    """Raises WrongPipeline if `every` is not a time that Spark reads."""
+    """Raise WrongPipeline if Spark cannot parse `every`."""
     from py4j.protocol import Py4JError
 
     if pipeline.every is None:
@@ -96,7 +96,7 @@ def _check_directory(pipeline: Pipeline, sink: Sink, key: str, directory: Path) 
 
 
 def _check_file_system(pipeline: Pipeline, sink: ParquetSink, spark: "SparkSession") -> None:
-    """Whether Spark has the file system of a URL."""
+    """Raise WrongPipeline if Spark lacks the file system of a URL."""
     from py4j.protocol import Py4JError
 
     jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - Hadoop's file systems
@@ -153,7 +153,7 @@ def _check_jdbc(pipeline: Pipeline, places: Places, sink: JdbcSink, frame: "Data
         if not has_driver(spark, url, sink.options):
             raise pipeline.problem(path, f"{NO_DRIVER}: {DRIVER_JAR}")
         if url.startswith("jdbc:sqlite:") and _missing_file(pipeline, sink, url):
-            return  # a connection would make it
+            return  # a connection would create the file
         with Database(spark, url, sink.options) as database:
             database.check_rows(sink.table, frame)
     except WrongPipeline:
@@ -164,7 +164,7 @@ def _check_jdbc(pipeline: Pipeline, places: Places, sink: JdbcSink, frame: "Data
 
 
 def _missing_file(pipeline: Pipeline, sink: JdbcSink, url: str) -> bool:
-    """Whether a file of SQLite has still to be made. Raises WrongPipeline if it cannot be."""
+    """Whether a SQLite file does not exist yet. Raises WrongPipeline if it cannot be created."""
     name = url.removeprefix("jdbc:sqlite:").partition("?")[0]
     file = Path(name)
     if not file.is_absolute() or file.exists():

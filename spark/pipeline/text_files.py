@@ -1,7 +1,8 @@
-"""Files of CSV and of JSON lines as a pipeline's source or table.
+"""Reads files of CSV and JSON lines as a pipeline's sources and tables.
 
-Spark lists the files, unpacks them and reads each whole; pk makes rows of it (CSV by RFC 4180), by
-what imports use too (pk.spark.text), because Spark's own readers alter what they do not understand.
+Spark lists the files, decompresses them and reads each as a whole. pk parses them (CSV by RFC 4180)
+with the same modules as imports (pk.spark.text), because Spark's own readers alter values that they
+do not understand.
 """
 
 import itertools
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES: Final = 1 << 20
 _LINES: Final = 10_000
-"""How many lines of JSON are in memory as objects."""
+"""The number of JSON lines that are in memory as objects."""
 
 _SAMPLE: Final = 20_000
 _NO_COLUMNS: Final = "there is no file to take the columns from; give them in fields"
 
 
 class BadFile(SparkError):
-    """A file is not what its format says. The message names file, line and reason."""
+    """A file is not valid in its format. The message has the file, the line and the reason."""
 
 
 def file_parser(
     spark: "SparkSession", kind: str, fields: StructType | str, options: Mapping[str, str]
 ) -> "Callable[[Column, Column], Column]":
-    """A function that turns a file's path and content into an array of rows, structs of `fields`.
-    `kind` is csv or json. Raises OptionError, PySparkException."""
+    """Return a function that converts columns of files' paths and contents to arrays of rows, which
+    are structs of `fields`. `kind` is csv or json. Raises OptionError, PySparkException."""
     columns = struct_of(spark, fields) if isinstance(fields, str) else fields
     own = text_options(kind, options)[1]
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
@@ -70,7 +71,7 @@ def file_parser(
 def _csv_rows(
     path: str, content: bytes, columns: StructType, own: Mapping[str, str], zone: str
 ) -> pa.StructArray:
-    """The rows of a file. Raises BadFile."""
+    """Parse the rows of a CSV file. Raises BadFile."""
     made = CsvColumns(columns, zone)
     batches: list[pa.StructArray] = []
     try:
@@ -95,7 +96,7 @@ def _csv_rows(
 
 
 def _json_rows(path: str, content: bytes, columns: StructType, zone: str) -> pa.StructArray:
-    """The rows of a file. Raises BadFile."""
+    """Parse the rows of a JSON file. Raises BadFile."""
     reader = JsonReader(fields_of(columns), zone)
     empty = pa.array([], pa.struct(list(reader.schema)))
     batches: list[pa.StructArray] = [empty]
@@ -124,9 +125,9 @@ def text_files(
     *,
     stream: bool,
 ) -> "DataFrame":
-    """The rows of the files at a path or pattern; `kind` is csv or json. Without `fields` the
-    columns of CSV are text, named by the first file, and those of JSON are found in a sample.
-    Raises OptionError, PySparkException."""
+    """The rows of the files at a path or pattern; `kind` is csv or json. Without `fields`, the
+    columns of CSV are text and named as in the first file, and those of JSON are inferred from a
+    sample. Raises OptionError, PySparkException."""
     listing, own = text_options(kind, options)
     files = {"wholetext": "true", **listing}
     if fields is None:
@@ -134,7 +135,7 @@ def text_files(
         fields = _csv_columns(found, own) if kind == "csv" else _json_columns(spark, found)
     parse = file_parser(spark, kind, fields, options)
     frame = (spark.readStream if stream else spark.read).format("text").options(**files).load(where)
-    # Values in the names of directories, as in date=2026-01-31, are columns of each row, too.
+    # The values in directory names, such as date=2026-01-31, are also columns of each row.
     folders = [f.col(f"`{name}`") for name in frame.columns if name != "value"]
     rows = parse(f.col("_metadata.file_path"), f.col("value").cast("binary"))
     return frame.select(f.inline(rows), *folders)

@@ -1,4 +1,4 @@
-"""A sample of a topic's values, without Spark's JVM."""
+"""Samples a topic's values, without Spark's JVM."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from pk.spark.read.sample import sample
 
 
 def topic_sample(kafka: Mapping[str, str], topic: str, count: int) -> list[bytes]:
-    """About `count` values, from the beginnings and the ends of the partitions. Raises KafkaError,
+    """About `count` values, from the start and the end of each partition. Raises KafkaError,
     ClientError."""
     options = parse_options({**kafka, "subscribe": topic})
     ranges = connections().run(plan, options)

@@ -1,9 +1,9 @@
-"""Compares a pipeline's file with the file of its last run, before Spark starts.
+"""Compares a pipeline's file with the file of the last run, before Spark starts.
 
-Spark finds the sources of a query by their order, and pk the sinks by their names. The comparison
-reports changes that Spark would refuse in its first batch, and changes after which the rows differ
-from those that the file seems to describe, each with its place in the file and the remedy. It does
-not compare steps: Spark itself knows whether their state still fits.
+Spark identifies the sources of a query by their order, and pk identifies the sinks by their names.
+The comparison reports changes that Spark would refuse in the first batch, and changes with which
+the rows would not be the ones that the file seems to describe, each with its position in the file
+and the remedy. It does not compare steps, since Spark itself checks whether their state still fits.
 """
 
 import json
@@ -37,7 +37,7 @@ _NEW_CHECKPOINT = "give the pipeline a new checkpoint, with which it begins at t
 
 
 class _Source(TypedDict):
-    """A stream, as it was read."""
+    """The properties of a source that are compared."""
 
     kind: str
     place: str
@@ -46,14 +46,14 @@ class _Source(TypedDict):
 
 
 class _SinkShape(TypedDict):
-    """A sink, as it was written."""
+    """The properties of a sink that are compared."""
 
     kind: str
     place: str
     mode: str
     key: list[str]
     sources: list[str]
-    """The streams that its rows come from."""
+    """The sources that its rows come from."""
 
 
 class Shape(TypedDict):
@@ -97,8 +97,8 @@ def uses_of(pipeline: Pipeline) -> dict[str, frozenset[str]]:
 
 
 def sources_of(relation: Relation, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The sources and tables that a relation's rows come from; `known` has those of the relations
-    before it."""
+    """The sources and tables that a relation's rows come from; `known` has those of the earlier
+    relations."""
     if not isinstance(relation, Step):
         return frozenset((relation.name,))
     names = relation.inputs
@@ -141,12 +141,12 @@ def target_of(sink: Sink) -> str:
 
 
 def _without_secrets(url: str) -> str:
-    """A JDBC URL without its properties, among which may be a password."""
+    """A JDBC URL without its properties, which may include a password."""
     return re.split(r"[?;]", url, maxsplit=1)[0]
 
 
 def remember(pipeline: Pipeline, places: Places) -> None:
-    """Keeps the shape of a file with which the queries have started. Raises OSError."""
+    """Store the shape of the file with which the queries have started. Raises OSError."""
     shape = shape_of(pipeline)
     if _remembered(places) != shape:
         write_json(places.shape, shape)
@@ -155,14 +155,14 @@ def remember(pipeline: Pipeline, places: Places) -> None:
 def _remembered(places: Places) -> Shape | None:
     try:
         found: Any = json.loads(places.shape.read_text())
-    except FileNotFoundError:  # the pipeline has not run, or last with an earlier version
+    except FileNotFoundError:  # no run yet, or only with an earlier version of pk
         return None
     return cast(Shape, found)
 
 
 def changes(pipeline: Pipeline, places: Places) -> list[Change]:
-    """The differences between a file and its checkpoint, in the file's order; none before the first
-    batch. Raises OSError."""
+    """The differences between a file and its checkpoint, in the order of the file; none before the
+    first batch. Raises OSError."""
     before = _remembered(places)
     if before is None:
         return []
@@ -176,7 +176,7 @@ def changes(pipeline: Pipeline, places: Places) -> list[Change]:
 
 def check_changes(pipeline: Pipeline, places: Places) -> list[str]:
     """The changes with which the pipeline can continue, each as a sentence with its line and
-    column. Raises WrongPipeline if there are others, OSError."""
+    column. Raises WrongPipeline if there are other changes, OSError."""
     found = changes(pipeline, places)
     refused = [each.problem for each in found if each.refused]
     if refused:
@@ -185,7 +185,7 @@ def check_changes(pipeline: Pipeline, places: Places) -> list[str]:
 
 
 class _Comparison:
-    """One comparison."""
+    """A comparison of two shapes."""
 
     def __init__(self, pipeline: Pipeline, before: Shape, now: Shape, begun: set[str]) -> None:
         self._pipeline = pipeline
@@ -233,7 +233,7 @@ class _Comparison:
     def _source(self, source: Relation) -> None:
         before, now = self._before["sources"].get(source.name), self._now["sources"][source.name]
         if before is None:
-            return  # its sinks have other sources then
+            return  # then its sinks have other sources, which is reported
         path = (*source.path, now["kind"])
         if (before["kind"], before["place"]) != (now["kind"], now["place"]):
             self._add(
@@ -259,7 +259,7 @@ class _Comparison:
                 self._add((*sink.path, "from"), said)
             return
         if before is None:
-            return  # a run before the last one had it
+            return  # the sink is from an earlier run than the last one
         if before["sources"] != now["sources"]:
             self._add(
                 (*sink.path, "from"),

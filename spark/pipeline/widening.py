@@ -1,8 +1,8 @@
-"""Whether a pipeline can continue with columns of wider types: its state and its sinks must take
-them.
+"""Decides whether a pipeline can continue with columns of wider types, which its state and its
+sinks must support.
 
-Both plans are made, with the types of today and with the wider ones, and compared. So a step that
-casts a column keeps it from its sinks, and a step that does not use it keeps it from its state.
+The plans with the current and with the wider types are compared. So a wider column has no effect on
+the sinks if a step casts it, and none on the state of a step that does not use it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,13 +37,14 @@ _NARROW: Final[dict[int, tuple[type[DataType], ...]]] = {
     4: (LongType,),
     7: (DoubleType,),
 }
-"""`java.sql.Types` from TINYINT to INTEGER, and REAL: the types of Spark's that do not fit."""
+"""A number of `java.sql.Types`, from TINYINT to INTEGER and REAL → Spark's types that do not
+fit."""
 
 
 def why_not(
     places: Places, before: Sequence["Query"], plan: Callable[[], Sequence["Query"]]
 ) -> str | None:
-    """Why a pipeline with the queries `before` cannot continue with those that `plan` makes, whose
+    """Why a pipeline with the queries `before` cannot continue with the queries of `plan`, whose
     columns have wider types; None if it can. Raises SparkFailed, OSError."""
     try:
         after = {query.name: query for query in plan()}
@@ -60,7 +61,8 @@ def why_not(
 
 
 def _refused(places: Places, before: "Query", after: "Query") -> str | None:
-    """Why a sink cannot take wider columns, if `check_target` does not know it."""
+    """Why a sink cannot store the wider columns; None if it can. Covers only the reasons that
+    `check_target` does not check."""
     sink = before.sink
     if sink is None:
         return None
@@ -87,7 +89,7 @@ def _refused(places: Places, before: "Query", after: "Query") -> str | None:
 def _changed(
     before: StructType, after: StructType, path: str = ""
 ) -> Iterator[tuple[str, tuple[DataType, DataType]]]:
-    """The fields with another type than before, also inside structs; names are in lower case."""
+    """The fields whose types differ, also inside structs, by name in lower case."""
     others = {field.name: field.dataType for field in after.fields}
     for field in before.fields:
         was, now, name = field.dataType, others.get(field.name), f"{path}{field.name}".lower()
@@ -98,33 +100,32 @@ def _changed(
 
 
 def _has_files(spark: "SparkSession", places: Places, sink: ParquetSink) -> bool:
-    """Whether a sink's directory or URL has files. Raises Py4JError."""
+    """Whether a sink has written files to its directory or URL. Raises Py4JError."""
     if scheme(sink.parquet) is None:
         return next(places.path(sink.parquet).rglob("*.parquet"), None) is not None
     jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - Hadoop's file systems
     session: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage]
-    # Spark's own sink has a list of its files there.
+    # Spark's own sink keeps a list of its files there.
     path = jvm.org.apache.hadoop.fs.Path(f"{spark_url(sink.parquet)}/_spark_metadata")
     return bool(path.getFileSystem(session.sessionState().newHadoopConf()).exists(path))
 
 
 def _columns(spark: "SparkSession", places: Places, sink: JdbcSink) -> list[TableColumn]:
-    """The columns of a database's table that keep their type; none if the table is still to be
-    made. Raises SparkFailed."""
+    """The columns of a database's table whose types are fixed; none if the table does not exist
+    yet. Raises SparkFailed."""
     url = places.jdbc(sink.jdbc)
-    if url.startswith("jdbc:sqlite:"):  # whose columns hold values of any type
+    if url.startswith("jdbc:sqlite:"):  # SQLite's columns hold values of any type
         return []
     with Database(spark, url, sink.options) as database:
         return list(database.columns_of(sink.table).values()) if database.exists(sink.table) else []
 
 
 def _states(frame: "DataFrame") -> Iterator[str]:
-    """The types in the state of a stream's operators, as far as Spark's plan shows them: those of
-    the columns that an operator uses."""
+    """The column types in the state of a stream's operators, as far as Spark's plan shows them."""
     session: Any = frame.sparkSession._jsparkSession  # pyright: ignore[reportPrivateUsage]
     java: Any = frame._jdf
     execution = java.queryExecution()
-    # The optimizer leaves out unused columns.
+    # The optimizer removes unused columns.
     yield from _of_node(session.sessionState().optimizer().execute(execution.analyzed()))
 
 
