@@ -260,7 +260,7 @@ class _Produce:
     def append(
         self, partition: Partition, validated: ValidatedBatch, answer: PartitionProduceResponse
     ) -> None:
-        """Append one batch and fill in its answer."""
+        """Append one batch and fill in its result."""
         batch, header, timestamps = validated
         acks_all = self.acks_all
         if header.attributes & TRANSACTIONAL_BIT:

@@ -307,9 +307,9 @@ class LogReconciler:
             self._fetcher.fail(fetch_state, "out of range, although the leader has it")
 
     async def start_behind_remote(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
-        """Restart the log at the leader's local log start, because the leader has the requested
-        offset only in remote storage. Leader epochs and producers come from the last remote segment
-        before that (KIP-405)."""
+        """Restart the log after the remote segment that reaches the leader's local log start,
+        because the leader has the requested offset only in remote storage. Leader epochs and
+        producers come from that segment (KIP-405)."""
         if not self._fetcher.is_current(fetch_state):
             return
         partition = fetch_state.partition

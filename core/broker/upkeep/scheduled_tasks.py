@@ -95,7 +95,7 @@ class ScheduledTasks:
                 await let_others_run()
                 # Check topics, not partitions: there may be 50,000 partitions, and usually none is
                 # due.
-                one = next(iter(partitions), None)  # the topic was deleted
+                one = next(iter(partitions), None)  # None if the topic was deleted
                 if one is not None and one.config.flush_ms < NEVER_MS:
                     due += partitions
             for partition in due:
