@@ -33,7 +33,7 @@ CONTROLLER: Final = "controller"
 BOTH: Final = "both"
 """Served on both kinds of listeners, from the state of the node that serves it."""
 FORWARDED: Final = "forwarded"
-"""Handled by the controller. Brokers forward it unchanged (KIP-590)."""
+"""Handled by the controller. Brokers forward the request unchanged (KIP-590)."""
 DIVIDED: Final = "divided"
 """Like FORWARDED, but a broker inspects the request first, and may answer part of it."""
 

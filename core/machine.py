@@ -44,10 +44,10 @@ class Effect(Struct, frozen=True):
 
 
 class Decision(Struct, Generic[Record, Reply]):
-    """The result of a command: records to append, and a reply to give when they are committed."""
+    """The result of a command: records to append, and a reply to send when they are committed."""
 
     records: list[Record] = field(default_factory=new_list)
-    """The records to append, in this order, all or none."""
+    """The records to append, in this order. All of them are appended, or none."""
 
     reply: Reply = cast("Any", None)
     """The reply to the command, or None if a later Decision has it in its `answers`."""
@@ -64,8 +64,8 @@ class Decision(Struct, Generic[Record, Reply]):
     state, and the timers above are not set. If it is None, nothing is undone, and they are set."""
 
     atomic: bool = True
-    """False if the records may be appended in several batches, of which later ones may be refused:
-    each record is valid by itself, and all together may exceed a batch."""
+    """False if the records may be appended in several batches, and later batches may be refused.
+    Each record must then be valid by itself. Together they may exceed a batch."""
 
     producer_id: int = NO_PRODUCER_ID
     """The producer to whose transaction the records belong, or -1. Their batch is then

@@ -21,7 +21,7 @@ Uuid = bytes
 """A 16-byte id as in the protocol. `uuid_text` formats it as Kafka does."""
 
 ZERO_UUID: Final[Uuid] = bytes(16)
-"""The id that stands for none in the protocol."""
+"""The id that means "no id" in the protocol."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"

@@ -25,7 +25,7 @@ WILDCARD: Final = "*"
 """The name that stands for every resource in a literal pattern, and for every host in a rule."""
 
 WILDCARD_PRINCIPAL: Final = "User:*"
-"""The principal that stands for every principal."""
+"""The principal of rules that apply to every principal."""
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""

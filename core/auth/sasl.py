@@ -37,7 +37,7 @@ class ServerExchange(Protocol):
 
     @property
     def expires_ms(self) -> int | None:
-        """The expiry of the user's credential, in ms since 1970; None if it does not expire."""
+        """When the user's credential expires, in ms since 1970, or None if it does not expire."""
         ...
 
     @property

@@ -16,7 +16,7 @@ from pk.core.group.java import hash_map_order
 from pk.core.values import TopicIdPartition, Uuid
 
 Assignment = Mapping[Uuid, frozenset[int]]
-"""Topic id → partitions. Immutable."""
+"""The partitions of each topic, by topic id. Immutable."""
 
 EMPTY_ASSIGNMENT: Final[Assignment] = {}
 

@@ -133,7 +133,7 @@ class ModernGroups(Generic[G, S]):
         return [*changed, self._records.target_epoch(group.group_id, epoch, now_ms)]
 
     def compute(self, group_id: str, decision: DecisionBuilder, effect: Compute) -> None:
-        """Run a computation for a group off the loop. No other one is running for it."""
+        """Run a computation for a group off the loop. There must be no other one for the group."""
         self._computing.add(group_id)
         decision.take_back = lambda: self._computing.discard(group_id)
         decision.effects.append(effect)

@@ -87,7 +87,7 @@ class Committed(Struct, frozen=True, gc=False):
     topic_id: Uuid
     """The topic's id, or ZERO_UUID if the commit did not contain it."""
     record_offset: int
-    """The offset of its record in the log."""
+    """The offset of the record in the log."""
 
 
 Position = tuple[str, str, int]
@@ -180,9 +180,9 @@ class Offsets:
         made: CommitRecords,
         decision: DecisionBuilder,
     ) -> None:
-        """OffsetCommit, of topics and partitions known to exist. All of it is one batch, as in
-        Kafka: a commit of more than that holds (`max.message.bytes` of the offsets topic) is
-        refused. `made` are its records and its answer, by `commit_records`.
+        """Decide OffsetCommit for topics and partitions that exist. As in Kafka, its records are
+        one batch, and a commit that is larger than a batch may be (`max.message.bytes` of the
+        offsets topic) is refused. `made` are its records and response, made by `commit_records`.
 
         Raises ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
         REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
@@ -218,8 +218,9 @@ class Offsets:
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup:
-        """One group's part of an OffsetFetch; `topics` None requests all offsets. A partition that
-        is named again is answered once: its index takes four bytes, its metadata may be long.
+        """Decide one group of an OffsetFetch. `topics` None requests all offsets. A partition that
+        is named repeatedly is answered once, because its index takes only four bytes, but its
+        metadata may be long.
 
         Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
         """
@@ -266,8 +267,8 @@ class Offsets:
     def delete(
         self, request: OffsetDeleteRequest, made: CommitRecords, decision: DecisionBuilder
     ) -> None:
-        """OffsetDelete (KIP-496). `made` are the tombstones of all partitions that the request
-        names, by `delete_records`; only those of committed offsets are written.
+        """Decide OffsetDelete (KIP-496). `made` are the tombstones of all partitions that the
+        request names, made by `delete_records`; only those of committed offsets are written.
 
         Raises INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
@@ -297,9 +298,9 @@ class Offsets:
         decision.reply = response
 
     def delete_group(self, group_id: str, decision: DecisionBuilder) -> ErrorCode:
-        """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE.
-        The group itself is deleted last: if the log refuses some records, the rest can be deleted
-        later."""
+        """Delete an empty group and all its offsets. Returns GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or
+        NONE. The group itself is deleted last: if the log refuses some records, the rest can be
+        deleted later."""
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -318,7 +319,7 @@ class Offsets:
     # Expiry
 
     def expire(self, decision: DecisionBuilder) -> bool:
-        """Delete expired offsets. True if there were more than one round deletes."""
+        """Delete expired offsets. Returns whether there may be more than one round deletes."""
         decision.atomic = False
         in_transactions = {group_id for group_id, _, _ in self._open}
         for group in self._groups.values():
@@ -359,8 +360,8 @@ class Offsets:
         return now_ms - since_ms >= self.settings.offsets_retention_ms
 
     def topics_deleted(self, topics: list[tuple[str, Uuid]], decision: DecisionBuilder) -> None:
-        """Topics (name, id) are gone, and with them their offsets; not those of a later topic of
-        the same name."""
+        """Delete the offsets of deleted topics, given as (name, id), but not those of later topics
+        with the same names."""
         decision.atomic = False
         gone = dict(topics)
         for group_id in self.committed:
@@ -380,7 +381,7 @@ class Offsets:
     # The log
 
     def replay(self, record: Record, record_offset: int, producer_id: int) -> None:
-        """An offset's record was written, or is read while the partition loads."""
+        """Apply the record of an offset, which was just written or is being loaded."""
         key, value = record
         assert isinstance(key, OffsetCommitKey)
         position = (key.group, key.topic, key.partition)
@@ -408,7 +409,7 @@ class Offsets:
             self._open.setdefault(position, set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The marker of a transaction was written, or is read."""
+        """Apply the marker of a transaction, which was just written or is being loaded."""
         for position, found in self.pending.pop(producer_id, {}).items():
             others = self._open[position]
             others.discard(producer_id)
@@ -457,5 +458,5 @@ def _no_offset(index: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResp
 
 
 def utf16_units(text: str) -> int:
-    """How long a text is as Java counts it."""
+    """Return the length of a text as Java counts it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

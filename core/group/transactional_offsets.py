@@ -29,7 +29,7 @@ from pk.core.wire.messages.txn_offset_commit import (
 )
 
 NO_VERSION: Final = -1
-"""A value that stands for no version of OffsetCommit."""
+"""The version in a `Committer` that commits without a version of OffsetCommit."""
 
 
 def check(request: TxnOffsetCommitRequest, group: AnyGroup | None) -> CheckPartition | None:

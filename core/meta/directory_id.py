@@ -1,4 +1,4 @@
-"""Reserved directory ids, which no log directory of a broker has (KIP-858)."""
+"""Reserved directory ids, which are never the id of a log directory (KIP-858)."""
 
 from typing import Final
 

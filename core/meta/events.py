@@ -292,7 +292,7 @@ class DelegationTokenChanged(Struct, frozen=True):
     VERSION: ClassVar[int] = 1
     token_id: str
     owner: str
-    """A principal: `User:alice`."""
+    """The owner as a principal, such as `User:alice`."""
     requester: str
     renewers: tuple[str, ...]
     issue_ms: int

@@ -69,7 +69,7 @@ class ContradictoryEvent(Exception):
 
 
 class BrokerImage(Struct, frozen=True):
-    """One registered broker."""
+    """A registered broker."""
 
     broker_id: int
     broker_epoch: int
@@ -98,7 +98,7 @@ class BrokerImage(Struct, frozen=True):
 
     @property
     def may_lead(self) -> bool:
-        """Whether the broker may lead partitions and get new replicas."""
+        """Whether the broker may lead partitions. Such brokers are preferred for new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
 
@@ -174,7 +174,7 @@ class TopicImage(Struct, frozen=True):
 
 
 class MetadataImage(Struct, frozen=True):
-    """The whole cluster at one offset of its metadata log."""
+    """The state of the whole cluster at one offset of its metadata log."""
 
     cluster_id: str = ""
     offset: int = 0
@@ -520,7 +520,7 @@ class PartitionChange(Struct):
     topic: TopicImage
     """The topic in the new image."""
     old: PartitionImage | None
-    """None if the partition is new."""
+    """The earlier state, or None if the partition is new."""
     new: PartitionImage
 
     @property

@@ -1,5 +1,5 @@
-"""Snapshots of the image: the events that rebuild it, in one CBOR document. To load a snapshot, its
-events are applied."""
+"""Snapshots of the image: the events that rebuild it, in one CBOR document. To load a snapshot,
+apply its events."""
 
 from collections.abc import Iterator
 from typing import Final

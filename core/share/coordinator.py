@@ -200,10 +200,10 @@ class ShareCoordinatorMachine:
         batches: Iterable[StateBatch],
         now_ms: int,
     ) -> Decision[Record, bool]:
-        """Decide WriteShareGroupState 0–1: merges `batches` into the state. The start offset stays
-        as it is if the write's is -1 or lower. A count of -1 is unknown (version 0). A lower count
-        is ignored if the write changes nothing else, because a later write has overtaken it.
-        Replies True.
+        """Decide WriteShareGroupState 0–1: merges `batches` into the state. A start offset of -1,
+        or one below the stored start offset, changes nothing. A count of -1 is unknown (version 0).
+        A count below the stored one is ignored if the write changes nothing else, because a later
+        write has overtaken it. Replies True.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """

@@ -132,7 +132,7 @@ class SharePartitionSettings(Struct, frozen=True):
     delivery_count_limit: int = 5
     """`group.share.delivery.count.limit`."""
     record_locks_max: int = 2000
-    """`group.share.partition.max.record.locks`: the size of the window."""
+    """`group.share.partition.max.record.locks`: the maximum size of the window."""
     lock_duration_ms: int = 30_000
     """`group.share.record.lock.duration.ms`."""
     renewal: bool = True
@@ -561,7 +561,7 @@ class SharePartitionState:
 
     def expire(self, now_ms: int) -> StateWrite | None:
         """Release the records whose locks have expired by `now_ms`. They are available at once,
-        whether or not the returned write succeeds: if it is not stored, a new leader counts one
+        whether or not the returned write succeeds. If it is not stored, a new leader counts one
         delivery less."""
         batches: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
@@ -675,8 +675,8 @@ class SharePartitionState:
 
 
 def _check_shape(one: Acknowledgement, previous: int) -> None:
-    """Check that an acknowledgement is valid by itself, and begins after the offset `previous`,
-    where the one before it ends. Raises INVALID_REQUEST."""
+    """Check the form of an acknowledgement, which must begin after `previous`, the last offset of
+    the one before. Raises INVALID_REQUEST."""
     size = one.last_offset - one.first_offset + 1
     if one.first_offset <= previous or size < 1:
         raise KafkaError(

@@ -94,7 +94,7 @@ class Record(NamedTuple):
 
     key: ShareKey
     value: Snapshot | Update | None
-    """None for a tombstone."""
+    """The snapshot or update, or None for a tombstone."""
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:

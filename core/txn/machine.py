@@ -122,7 +122,7 @@ class TransactionMachine:
         self.settings = settings
         self.transactions: dict[str, Transaction] = {}
         self.transaction_version = 0
-        """The finalized level of the feature."""
+        """The finalized level of the feature `transaction.version`."""
         self._ongoing: dict[str, None] = {}
         """The transactional ids in state Ongoing, as keys."""
         self._unmarked: dict[str, set[TopicPartition]] = {}

@@ -32,7 +32,7 @@ class Record(NamedTuple):
 
     transactional_id: str
     transaction: Transaction | None
-    """None for a tombstone."""
+    """The transactional id's state, or None for a tombstone."""
 
 
 def encode_record(record: Record, value_version: int) -> tuple[bytes, bytes | None]:

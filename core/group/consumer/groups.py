@@ -2,7 +2,8 @@
 
 A heartbeat may carry the member's description (when it joins or changes its subscription) and its
 current partitions, and shows that it is alive. The coordinator answers with the member's epoch and,
-if it changed, the assignment. In between are up to four steps, each of which writes records:
+if it changed, the assignment. Between request and response, there are up to four steps, each of
+which writes records:
 
 1. The member is created or changed; if this changes the group's topics, the group epoch goes up.
 2. The expressions among the subscriptions are resolved, if they are new or topics were added.
@@ -193,7 +194,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         member = group.members.get(member_id)
         if member is None:
             if not joins:
-                return group.member(member_id)  # raises
+                return group.member(member_id)  # This raises UNKNOWN_MEMBER_ID.
             return ConsumerMember(member_id)
         check_epoch(member, request.member_epoch, owned_by(request))
         return member

@@ -2,8 +2,8 @@
 creation of share partitions.
 
 A heartbeat may carry the member's description, and shows that it is alive. The coordinator answers
-with the member's epoch and, if it changed, the assignment. In between are these steps, each of
-which writes records:
+with the member's epoch and, if it changed, the assignment. Between request and response, there are
+these steps, each of which writes records:
 
 1. The member is created or changed; if this changes the group's topics, the group epoch goes up.
 2. If the group epoch is ahead of the target assignment, and the last one is old enough, the

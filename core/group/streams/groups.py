@@ -1,8 +1,8 @@
 """Streams groups of KIP-1071: StreamsGroupHeartbeat as decisions, and the timeouts of members.
 
 A heartbeat may carry the member's topology, its description and its current tasks, and shows that
-it is alive. The coordinator answers with the member's epoch and, if they changed, its tasks. In
-between are these steps:
+it is alive. The coordinator answers with the member's epoch and, if they changed, its tasks.
+Between request and response, there are these steps:
 
 1. The member is created or changed; the first member sets the group's topology.
 2. The topology is applied to the topics of the cluster, if one of them changed (configured.py).
@@ -83,7 +83,7 @@ STANDBY_REPLICAS: Final = "num.standby.replicas"
 
 
 class _Configured(NamedTuple):
-    """The result of step 2."""
+    """The result of the part of steps 1 and 2 that concerns the topology."""
 
     topology: Topology
     configured: ConfiguredTopology
@@ -381,7 +381,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         owned: Tasks | None,
         decision: DecisionBuilder,
     ) -> StreamsMember:
-        """Step 5 of a heartbeat. Raises FENCED_MEMBER_EPOCH."""
+        """Decide step 5 of a heartbeat. Raises FENCED_MEMBER_EPOCH."""
         moved = reconcile(member, target, group, owned)
         if moved != member:
             decision.records.append(records.current_assignment(group.group_id, moved))

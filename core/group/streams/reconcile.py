@@ -28,7 +28,7 @@ class Target(Struct, frozen=True):
 
 
 class Holders(Protocol):
-    """The current tasks of processes."""
+    """The processes that hold each task."""
 
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
         """Return the process that has the active task, or None."""

@@ -53,7 +53,7 @@ class StreamsGroupSpec(Struct, frozen=True):
 
     members: Mapping[str, StreamsMemberSpec]
     subtopologies: Mapping[str, SubtopologySpec]
-    """Sorted by id."""
+    """Subtopologies, sorted by id."""
     standby_replicas: int = 0
 
     @property
@@ -238,7 +238,7 @@ class _Assignment:
             queue.add(process)
         return found
 
-    # Both
+    # Active and standby tasks
 
     def _least_loaded(self, members: Iterable[str], task: Task | None) -> str | None:
         """Return the member with the least load. Given a task, return None if the process of the
