@@ -8,8 +8,8 @@
                                         log-start-offset-checkpoint,
                                         replication-offset-checkpoint (high watermarks),
                                         cleaner-offset-checkpoint (up to where logs are compacted)
-    pk-scrub-time-checkpoint            the same with the time in ms when a log was last read for
-                                        damage (pk only)
+    pk-scrub-time-checkpoint            the same with the time in ms at which a log was last read
+                                        to detect damage (pk only)
 
 Each file is replaced as a whole, atomically (`Disk.write`).
 """

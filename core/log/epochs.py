@@ -3,7 +3,7 @@
 `leader-epoch-checkpoint`, Kafka's text format:
 
     0                    version
-    2                    how many lines follow
+    2                    the number of lines that follow
     0 0                  epoch, its start offset
     4 118
 

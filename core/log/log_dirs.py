@@ -7,9 +7,9 @@ removed as soon as the directory is opened). At start only the names of logs are
 opened once the cluster's image has its partition.
 
     <topic>-<partition>                     a log
-    <topic>-<partition>.<hex>-delete        deleted `file.delete.delay.ms` after its topic was
-    <topic>-<partition>.<hex>-stray         one whose topic the cluster does not know
-    <topic>-<partition>.<hex>-future        one that is on its way here from another directory
+    <topic>-<partition>.<hex>-delete        a deleted log, removed after `file.delete.delay.ms`
+    <topic>-<partition>.<hex>-stray         a log whose topic the cluster does not have
+    <topic>-<partition>.<hex>-future        a log that is being moved here from another directory
 
 If one of several directories fails, at start or later (`LogDir.failed`), the others continue
 without its logs.

@@ -19,7 +19,7 @@ from the log again.
 A snapshot (`<offset>.snapshot`: the state before that offset) is written when a segment begins and
 when the log is closed, so that opening a log replays the headers of at most one segment:
 
-    version int16 = 1, CRC-32C uint32 of what follows, count int32, each: producer id int64, epoch
+    version int16 = 1, CRC-32C uint32 of the rest, count int32, each: producer id int64, epoch
     int16, last sequence int32, last offset int64, offset delta int32, timestamp int64, coordinator
     epoch int32, first offset of the open transaction int64
 """

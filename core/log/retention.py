@@ -3,8 +3,8 @@ as pure planning.
 
 Whole segments are deleted, oldest first. A segment is
 
-    too old     its latest timestamp is more than `retention.ms` back; if no record in it has one,
-                or none that can be true, the time of its last write counts
+    too old     its latest timestamp is more than `retention.ms` ago; if none of its records has a
+                timestamp, or they cannot be read, the time of its last write counts
     too much    without it the log would still have `retention.bytes`
     before      the next segment begins at or before the start of the log (DeleteRecords, or a
                 leader's start)

@@ -3,7 +3,7 @@
 - gzip: one member (several are read).
 - snappy: xerial's stream, a 16-byte head and then blocks of `int32 length, raw snappy`. Some
   clients send one raw snappy block instead, so a body without that head is read as one.
-- lz4: the frame format with independent blocks of 64 kB, for Java refuses dependent ones.
+- lz4: the frame format with independent blocks of 64 kB, since Java refuses dependent ones.
 - zstd: a frame.
 
 Compressed bytes may expand a thousandfold, so nothing is decompressed into a buffer that grows by

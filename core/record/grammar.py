@@ -1,12 +1,12 @@
 """The grammar of Kafka's record: the fields of a record inside a batch of format v2 (KIP-98),
 declared once, and the functions that are derived from them.
 
-- `parse_record` reads one record by the grammar, field by field. It is slow and careful, and the
-  only place that words the errors of a record.
-- `compile_loop` makes a function that goes through many records, as core/wire makes a codec from
-  the declaration of a message. A few lines of source define the use of each field, and the function
-  skips all other fields. Most numbers have up to three bytes and are read in place, since a call
-  for each would take longer than all the rest.
+- `parse_record` reads one record by the grammar, field by field. It is slow and careful, and only
+  it raises the errors of a record.
+- `compile_loop` compiles a function that loops over many records, as core/wire compiles a codec
+  from the declaration of a message. A few lines of source define the use of each field, and the
+  function skips all other fields. Most numbers have up to three bytes and are read in place, since
+  a call for each would take longer than all the rest.
 
 A compiled loop accepts only records that it understands. At any other record, valid or not, it
 stops; then `parse_record` decides. So no loop can accept what the grammar refuses, as long as its

@@ -2,11 +2,11 @@
 
 - `read_one_batch` checks what its header says: it is one batch of format v2, not larger than the
   topic allows, and `check_header` accepts it.
-- `validate` checks the records: `validate_records` looks at each of them, as Kafka's LogValidator
-  does, since every later consumer would trip over a batch that lies about its count, its lengths or
-  its times. Then it compares their times with the topic's bounds. The result is a `ValidatedBatch`,
-  and a log that is given one does not check these rules again.
-- The log compares the CRC immediately before it writes (core/log/appender.py).
+- `validate` checks the records: `validate_records` reads each of them, as Kafka's LogValidator
+  does, since no consumer could read a batch whose count, lengths or timestamps are wrong. Then it
+  compares their timestamps with the topic's bounds. The result is a `ValidatedBatch`, for which a
+  log does not check these rules again.
+- The log checks the CRC immediately before it writes the batch (core/log/appender.py).
 
 A batch that breaks several rules is refused for the first of these: its size, the CRC, its header,
 its records, then what the topic refuses of records that are well-formed: those without a key if it

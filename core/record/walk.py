@@ -5,8 +5,8 @@ that it understands:
 
 - `_check_uniform`: records of one shape (uniform.py): some 20 M records/s.
 - `_check`: records one after another, by a loop compiled from the grammar: some 2 M records/s.
-- `parse_record`: everything, carefully, and the only place that words a refusal. It decides about
-  records that the others do not understand, valid or not.
+- `parse_record`: any record, slowly. It decides about the records that the others do not
+  understand, and raises the error if one is invalid.
 
 All three work on the batch in place.
 """

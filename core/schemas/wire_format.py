@@ -2,7 +2,7 @@
 
     magic 0, then the schema's id in 4 bytes, then the payload
     magic 1, then the schema's GUID in 16 bytes: in the record header `__key_schema_id` or
-             `__value_schema_id`, with the payload bare, or before the payload
+             `__value_schema_id`, or before the payload
 
 With protobuf, the position of the message in its file follows the id or the GUID: the indexes of
 the message and its enclosing messages, as zigzag varints after their count. The single byte 0

@@ -7,11 +7,11 @@ earlier records is needed for any key.
 
 Other data that is kept:
 
-    tombstones (null values)   for `delete.retention.ms` from the round that first met them: that
-                               time is written into their batch as its delete horizon, and a later
-                               round drops them
-    ends of transactions       while a record of the transaction stays, then until their own delete
-                               horizon
+    tombstones (null values)   for `delete.retention.ms` from the round that first read them: it
+                               writes the end of that time into their batch as its delete horizon,
+                               after which a later round drops them
+    ends of transactions       while a record of the transaction is kept, then until their own
+                               delete horizon
     batches without records    if they carry the last sequence of an active producer, or the
                                round's last offset
 

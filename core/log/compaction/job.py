@@ -1,7 +1,7 @@
 """Decides whether to compact a log, and creates the job.
 
     0 ....... first dirty ............ end ..... active segment ....
-      clean: compacted already   dirty          not to be touched
+      clean: compacted already   dirty          never compacted
 
 The end is the start of a segment. It is at or below the last stable offset (transactions after it
 are undecided), the start of the active segment, and the start of the first segment with a record

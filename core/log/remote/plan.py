@@ -6,8 +6,8 @@ A segment is deleted if
     old         `retention.ms` has passed since its latest timestamp, or the log is longer than
                 `retention.bytes` without it; oldest first, and the start of the log moves after it
     unknown     all its leader epochs are older than the first epoch of the log
-    replaced    other segments have all that it has
-    left over   its copy failed or its copier is gone, or its deletion did not finish
+    replaced    other segments have all of its records
+    left over   its copy failed or its broker is gone, or its deletion was not completed
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Topic ids and partitions come from `partition.metadata` and the directories' nam
 from Apache's metadata log if it can be read (see `core/meta/kraft.py`). Two numbers must continue:
 
 - leader epochs continue: a partition starts here with the epoch after the last one in its log, or
-  its next leader would write batches that look older than those before;
-- producer ids continue: an id given out twice would be checked against the sequences of its first
-  owner.
+  its next leader would write batches that look older than the existing ones;
+- producer ids continue: if an id were assigned twice, its batches would be checked against the
+  sequences of its first owner.
 
 Nothing is written here; `pk.cli.nouns.log.adopt` writes the events that this returns.
 """

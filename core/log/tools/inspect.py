@@ -4,8 +4,8 @@ Nothing here writes, repairs or trusts the files. A broker may be using the same
 read may be older than the file, the last batch of a growing file may be half written, and a file
 may be gone when its turn comes:
 
-- sizes are taken before a file is read, and later data is ignored;
-- indexes are read before the log they refer to, so that the batches they name have been written;
+- the size of a file is determined before it is read, and later data is ignored;
+- indexes are read before their log, so that the batches to which they refer have been written;
 - an incomplete batch at the end is read again (`again`) before it is reported as torn.
 
 If bytes are not a valid batch, its length, which leads to the next batch, cannot be trusted either.

@@ -3,8 +3,8 @@ over from another.
 
     SCHEMA          subject and version -> the schema, or nothing once it is permanently deleted
     CONFIG, MODE    subject, or none for the whole registry -> its settings
-    DELETE_SUBJECT  subject -> every version up to the one named is deleted, and may come back
-    CLEAR_SUBJECT   subject -> the settings of a subject that was deleted permanently go as well
+    DELETE_SUBJECT  subject -> every version up to the given one is deleted softly
+    CLEAR_SUBJECT   subject -> the settings of a permanently deleted subject are deleted too
     NOOP            written to find the end of the log
 
 Keys and values are JSON; a key's `magic` is 1 for SCHEMA, else 0. The log is compacted, so a key
