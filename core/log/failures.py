@@ -13,8 +13,8 @@ LIMITS: Final = frozenset(
 )
 """Temporary shortages of a resource of this process or machine."""
 NOT_THE_DISK: Final = FULL | LIMITS | {errno.ENOENT, errno.EBADF, errno.EINVAL}
-"""Includes a file that was removed or closed under a late reader, and an impossible position from a
-damaged index."""
+"""Errors that do not show a failing disk: some come from a file that was removed or closed under a
+late reader, or from an impossible position in a damaged index."""
 
 
 def is_fault(error: OSError) -> bool:

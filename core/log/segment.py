@@ -163,7 +163,7 @@ class Segment:
 
     def _create(self, allocate_bytes: int) -> None:
         """Create the log file. If the disk has no room for it, remove it again: the previous
-        segment will continue, beyond the offset that this file is named for."""
+        segment continues, and contains the offset that is the name of this file."""
         self.file.pwrite(b"", 0)
         if allocate_bytes:
             try:

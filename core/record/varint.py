@@ -44,8 +44,8 @@ _FIRST_BYTES: Final = [bytes((number << 1 | 0x80,)) for number in range(_RUN)]
 
 class _Varints(dict[int, bytes]):
     """Number → its varint, filled at the first use of each number. A lookup takes a tenth of the
-    time of encoding. A run of 64 numbers is filled at once, which takes as long as encoding six of
-    them, since the records of a batch are numbered from 0."""
+    time of encoding. The records of a batch are numbered from 0, so a run of 64 numbers is filled
+    at once, which takes as long as encoding six of them."""
 
     def __missing__(self, number: int) -> bytes:
         data = encode_varint(number)

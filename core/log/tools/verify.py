@@ -309,8 +309,8 @@ class PartitionCheck:
             if i == len(walked.positions) or walked.positions[i] != position:
                 what = f"entry {n} points at position {position}, where no batch begins"
             else:
-                # Older brokers indexed several batches that were fetched at once by the last offset
-                # of the last one.
+                # Older brokers had one index entry for several batches that were fetched at once,
+                # with the last offset of the last batch.
                 holding = walked.holding(offset)
                 j = -1 if holding is None else holding
                 end = entries[n + 1].position if n + 1 < len(entries) else position + (1 << 62)
