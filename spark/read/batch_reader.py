@@ -1,5 +1,5 @@
-"""Spark's side of `spark.read`: plans ranges in the driver's planning process, and reads them in
-tasks."""
+"""The data source's reader for `spark.read`: plans ranges in the driver's planning process, and
+reads them in tasks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class KafkaReader(DataSourceReader):
-    """Reads topics once, as a table. `reading` decodes keys and values into the columns of
-    `schema`."""
+    """A reader that reads topics once, as a table. `reading` decodes keys and values to the columns
+    of `schema`."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class KafkaReader(DataSourceReader):
         self.reading = reading
 
     def partitions(self) -> list[InputPartition]:
-        """Raises OptionError, DataLost, KafkaError, ClientError."""
+        """Plan the ranges. Raises OptionError, DataLost, KafkaError, ClientError."""
         ranges = trio.run(plan, self.options)
         schemas = None if self.reading is None else self.reading.written()
         return [RangePartition(r, schemas) for r in ranges] or [RangePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises as pk.spark.read.reader.read; Undecodable."""
+        """Read one range in a task. Raises Undecodable, and as pk.spark.read.reader.read."""
         assert isinstance(partition, RangePartition)
         if partition.wanted is not None:
             yield from rows(partition, self.options, self.schema, self.reading)
@@ -54,7 +54,7 @@ def rows(
     schema: StructType | None,
     reading: Reading | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The range that a task reads. Raises as pk.spark.read.reader.read; Undecodable."""
+    """The records of a task's range. Raises Undecodable, and as pk.spark.read.reader.read."""
     assert partition.wanted is not None
     put_modules_aside()
     raw = read(partition.wanted, options.read)

@@ -1,9 +1,9 @@
-"""The options of reading with the `pk` data source. They have the names and meanings of those of
+"""The options of reading with the `pk` data source, which have the same names and meanings as in
 Spark's own Kafka source.
 
-Names are case-insensitive, as Spark's are. An option that would have no effect is refused with the
-reason, not ignored: this source joins no consumer group and has no consumer pool, so options for
-those do not apply.
+Names are case-insensitive, as in Spark. An option that would have no effect is refused with the
+reason, and not ignored: this source joins no consumer group and has no consumer pool, so options
+for those do not apply.
 """
 
 import json
@@ -32,7 +32,8 @@ _READ_KEYS: Final = {
     "isolation.level",
     "max.partition.fetch.bytes",
 }
-"""Consumer configs that apply to a read without a group, in addition to every client's."""
+"""Consumer configs that apply to a read without a group, in addition to the configs of every
+client."""
 
 _NAMES: Final = (
     "subscribe",
@@ -80,7 +81,7 @@ _REFUSED: Final = {
 @dataclass(frozen=True, slots=True)
 class Bound:
     """The start or end of ranges: one timestamp for all partitions, or an offset or timestamp for
-    each."""
+    each partition."""
 
     everywhere: int | None = None
     """Epoch milliseconds, or EARLIEST or LATEST."""
@@ -88,21 +89,24 @@ class Bound:
     offsets: Mapping[TopicPartition, int] | None = None
     times: Mapping[TopicPartition, int] | None = None
     otherwise_latest: bool = True
-    """If no record is as late as the timestamp: use the end instead of raising an error."""
+    """Whether to use the end of a partition that has no record at or after the timestamp. Otherwise
+    that is an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much a batch of a stream reads."""
+    """Limits for the size of a stream's batches."""
 
     offsets_max: int | None = None
-    """No more offsets than this in all, shared out over the partitions (`maxOffsetsPerTrigger`)."""
+    """The largest number of offsets in a batch, shared between the partitions
+    (`maxOffsetsPerTrigger`)."""
 
     offsets_min: int | None = None
-    """A batch waits for this many new offsets (`minOffsetsPerTrigger`)…"""
+    """The number of new offsets that a batch waits for (`minOffsetsPerTrigger`)."""
 
     delay_max_ms: int = _MAX_DELAY_MS
-    """…but no longer than this after the one before (`maxTriggerDelay`)."""
+    """The longest time since the previous batch that a batch waits for new offsets
+    (`maxTriggerDelay`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str], *, stream: bool = False) -> SourceOptions:
-    """Parses the options that Spark passes to a batch read, or to a stream. Raises OptionError,
+    """Parse the options that Spark passes to a batch read or a stream. Raises OptionError,
     ConfigError."""
     given = {name.lower(): str(value) for name, value in options.items()}
     client = _client_keys(given)
@@ -135,7 +139,7 @@ def parse_options(options: Mapping[str, str], *, stream: bool = False) -> Source
         fail_on_data_loss=_flag(given, "failOnDataLoss", True),
         wait_ms=_count(given, "kafkaConsumer.pollTimeoutMs", WAIT_MS),
     )
-    _ = read.config  # refuses bad values now, in the driver
+    _ = read.config  # checks the configs now, in the driver
     topics, pattern, assigned = _what(given)
     return SourceOptions(
         read=read,
@@ -151,7 +155,7 @@ def parse_options(options: Mapping[str, str], *, stream: bool = False) -> Source
 
 
 def _refuse_unknown(given: Mapping[str, str], stream: bool) -> None:
-    """Raises OptionError for the names that a read of this kind does not have."""
+    """Raise OptionError for options that this kind of read does not have."""
     here, elsewhere = (_STREAM_NAMES, _BATCH_NAMES) if stream else (_BATCH_NAMES, _STREAM_NAMES)
     names = {name.lower(): name for name in (*_NAMES, *here)}
     others = {name.lower(): name for name in elsewhere}
@@ -231,8 +235,8 @@ def _what(
 def _bound(
     given: Mapping[str, str], side: Literal["starting", "ending"], default: int, stream: bool
 ) -> Bound:
-    """As in Spark, one timestamp for all takes precedence over timestamps for each, and those over
-    offsets."""
+    """As in Spark, one timestamp for all partitions takes precedence over timestamps for each, and
+    these take precedence over offsets."""
     latest = side == "ending"
     strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):

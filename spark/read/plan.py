@@ -1,4 +1,4 @@
-"""Turns options into offset ranges by asking the brokers what each partition holds."""
+"""Turns options into ranges of offsets, by asking the brokers which offsets each partition has."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,7 +19,7 @@ from pk.spark.read.ranges import OffsetRange, split
 
 
 async def plan(options: SourceOptions) -> list[OffsetRange]:
-    """The ranges to read, one for each task. Raises OptionError, DataLost, KafkaError,
+    """Plan the ranges to read, one for each task. Raises OptionError, DataLost, KafkaError,
     ClientError."""
     async with open_admin(options.read.bootstrap, options.read.admin_config) as admin:
         ids = await _partitions(admin, options)
@@ -34,7 +34,7 @@ async def plan(options: SourceOptions) -> list[OffsetRange]:
 
 
 async def _partitions(admin: Admin, options: SourceOptions) -> dict[TopicPartition, Uuid]:
-    """The partitions to read, each with its topic's id."""
+    """The partitions to read, with the ids of their topics."""
     names: Iterable[str] = options.topics or {tp.topic for tp in options.assigned}
     if options.pattern is not None:
         listed = await admin.list_topics()
@@ -54,7 +54,7 @@ async def _partitions(admin: Admin, options: SourceOptions) -> dict[TopicPartiti
 
 
 async def describe(admin: Admin, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """The topics of these names. Raises KafkaError for a topic that does not exist."""
+    """Describe the topics. Raises KafkaError if one does not exist."""
     found: dict[str, TopicDescription] = {}
     answers = await admin.describe_topics(names)
     for name in answers:
@@ -68,7 +68,7 @@ async def describe(admin: Admin, names: Iterable[str]) -> dict[str, TopicDescrip
 async def whole(
     admin: Admin, ids: Mapping[TopicPartition, Uuid], isolation: IsolationLevel
 ) -> dict[TopicPartition, OffsetRange]:
-    """All offsets of each partition that a reader may see now. Raises a leader's error."""
+    """The range of each partition that a reader can see now. Raises the leaders' errors."""
     starts = await admin.list_offsets(dict.fromkeys(ids, EARLIEST), isolation=isolation)
     ends = await admin.list_offsets(dict.fromkeys(ids, LATEST), isolation=isolation)
     return {
@@ -78,7 +78,7 @@ async def whole(
 
 
 def listed(answers: Answers[TopicPartition, ListedOffset], tp: TopicPartition) -> ListedOffset:
-    """The answer for one partition. Raises the partition's error."""
+    """The result for one partition. Raises the partition's error."""
     try:
         return answers.value(tp)
     except KafkaError as e:
@@ -92,8 +92,8 @@ async def bounds(
     held: Mapping[TopicPartition, OffsetRange],
     options: SourceOptions,
 ) -> dict[TopicPartition, int]:
-    """The start or the end of each partition's range. Raises OptionError, KafkaError,
-    ClientError."""
+    """The start or the end of each partition's range, as `bound` says. Raises OptionError,
+    KafkaError, ClientError."""
     named = bound.offsets if bound.offsets is not None else bound.times
     if named is not None and set(named) != set(held):
         raise OptionError(
@@ -135,8 +135,8 @@ def _special(held: OffsetRange, offset: int) -> int:
 
 
 def within(held: OffsetRange, begin: int, end: int, fail_on_data_loss: bool) -> OffsetRange:
-    """The part of `held` from `begin` to `end`. Missing offsets raise DataLost, or are left out
-    without `fail_on_data_loss`."""
+    """The part of `held` from `begin` to `end`. Raises DataLost if offsets are missing; without
+    `fail_on_data_loss` they are skipped."""
     if begin < end and (begin < held.begin or end > held.end):
         if fail_on_data_loss:
             raise DataLost(
@@ -148,5 +148,5 @@ def within(held: OffsetRange, begin: int, end: int, fail_on_data_loss: bool) -> 
 
 
 def ids_of(topics: Sequence[TopicDescription]) -> dict[TopicPartition, Uuid]:
-    """Every partition of the topics, with its topic's id."""
+    """The partitions of the topics, with the ids of their topics."""
     return {TopicPartition(t.name, p.partition): t.topic_id for t in topics for p in t.partitions}

@@ -1,4 +1,4 @@
-"""The range of offsets that Spark hands a task of a batch read or of a stream."""
+"""The range of offsets that Spark gives to a task of a batch read or a stream."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from pk.spark.read.ranges import OffsetRange
 
 @dataclass
 class RangePartition(InputPartition):
-    """One task's range. None if there is nothing to read, since Spark needs at least one partition
-    of a batch read."""
+    """The range of a task. None if there is nothing to read, since a batch read in Spark needs at
+    least one partition."""
 
     wanted: OffsetRange | None
     schemas: Mapping[Any, Any] | None = None
     """The schemas that its records may name (pk.spark.schemas.reading.Written); None if keys and
-    values are bytes."""
+    values are not decoded."""

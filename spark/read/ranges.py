@@ -1,7 +1,7 @@
 """The offset ranges that tasks read: planned from what each partition holds, and split evenly.
 
-Offsets are not records: a compacted partition has holes, and the markers of transactions take
-offsets. So a plan counts offsets; the number of records is known only after reading.
+Offsets are not records: compacted partitions have gaps, and transaction markers use offsets. So a
+plan counts offsets; the number of records is known only after reading.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,19 @@ from typing import Final
 from pk.core.values import ZERO_UUID, TopicPartition, Uuid
 
 OFFSETS_A_RANGE: Final = 2_000_000
-"""The default number of offsets above which several tasks read a partition."""
+"""The default number of offsets above which several tasks share a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets of one partition from `begin` up to but not including `end`."""
+    """A range of offsets of one partition, from `begin` up to but not including `end`."""
 
     topic: str
     partition: int
     begin: int
     end: int
     topic_id: Uuid = ZERO_UUID
-    """Zero if the broker is too old to send it."""
+    """Zero if the broker is too old to send the id."""
 
     @property
     def offsets(self) -> int:
@@ -41,8 +41,7 @@ def split(
     min_ranges: int = 1,
     offsets_max: int = OFFSETS_A_RANGE,
 ) -> list[OffsetRange]:
-    """Splits `ranges` into even pieces of at most `offsets_max` offsets each; leaves out empty
-    ones.
+    """Split `ranges` into even pieces of at most `offsets_max` offsets each, and drop empty ranges.
 
     Makes at least `min_ranges` pieces if there are enough offsets: each range is split in
     proportion to its share, as Spark's Kafka source does. Keeps the order of the ranges and of
@@ -56,7 +55,7 @@ def split(
     if sum(pieces.values()) < min_ranges:
         for r in whole:
             pieces[r] = max(pieces[r], min(round(min_ranges * r.offsets / total), r.offsets))
-    # Rounding may have left too few pieces: split the largest further.
+    # Rounding may have produced too few pieces: split the largest ones further.
     while sum(pieces.values()) < min(min_ranges, total):
         largest = max(whole, key=lambda r: r.offsets / pieces[r] if pieces[r] < r.offsets else 0)
         pieces[largest] += 1
@@ -72,7 +71,7 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def merged(ranges: Sequence[OffsetRange]) -> dict[TopicPartition, OffsetRange]:
-    """Joins the pieces of each partition; they must follow each other without a gap."""
+    """Join the pieces of each partition, which must have no gaps between them."""
     found: dict[TopicPartition, OffsetRange] = {}
     for r in sorted(ranges, key=lambda r: (r.topic, r.partition, r.begin)):
         before = found.get(r.topic_partition)

@@ -1,4 +1,4 @@
-"""How to read a range: the brokers to ask, and Kafka's client configs."""
+"""Options for reading a range: the brokers, and Kafka's client configs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,16 +15,17 @@ DEFAULTS: Final = {
     "max.partition.fetch.bytes": FETCH_BYTES,
     "isolation.level": "read_committed",
 }
-"""The configs whose defaults differ from a consumer's. Reads produce results that
-last, which must not contain records of aborted transactions."""
+"""The configs whose defaults differ from a consumer's. The results of a read are kept, so they must
+not contain records of aborted transactions."""
 
 WAIT_MS: Final = 120_000
-"""How long to wait for an expected record (`kafkaConsumer.pollTimeoutMs`; Spark's default)."""
+"""How long to wait for an expected record, in milliseconds (`kafkaConsumer.pollTimeoutMs`, with
+Spark's default)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read a range. `client` has consumer configs by Kafka's names."""
+    """Options for reading a range. `client` has consumer configs under Kafka's names."""
 
     bootstrap: str
     client: Mapping[str, str] = field(default_factory=dict)
@@ -34,15 +35,15 @@ class ReadOptions:
 
     @property
     def config(self) -> ConsumerConfig:
-        """`client` parsed. Raises ConfigError."""
+        """The parsed configs of `client`. Raises ConfigError."""
         return parse(ConsumerConfig, {**DEFAULTS, **self.client})
 
     @property
     def admin_config(self) -> dict[str, str]:
-        """The configs of `client` that apply to an admin client too."""
+        """The configs of `client` that also apply to an admin client."""
         return {name: value for name, value in self.client.items() if name in keys(AdminConfig)}
 
     @property
     def isolation(self) -> IsolationLevel:
-        """Whether a read sees uncommitted records; by default it does not. Raises ConfigError."""
+        """The isolation level, by default read_committed. Raises ConfigError."""
         return IsolationLevel[self.config.isolation_level.upper()]

@@ -1,14 +1,12 @@
-"""Reads a range of offsets from its partition's leader as Arrow batches. This is what a Spark task
-runs.
+"""Reads a range of offsets from its partition's leader as Arrow batches, in a Spark task.
 
-Spark calls a task's read as a plain generator and turns its items into rows, while the network is
-idle. So fetching runs in the process's own loop (pk.spark.connections), a few responses ahead, and
-the generator decodes. Both spend most of their time without the interpreter's lock (in recv; in
-numpy, Arrow and the decompressors), so they run in parallel.
+Spark reads from a plain generator, and while it converts the generator's items to rows, the
+generator does not run. So fetching runs in the process's own loop (pk.spark.connections), a few
+responses ahead, and the generator only decodes. Both spend most of their time without the
+interpreter's lock (in recv; in numpy, Arrow and the decompressors), so they run in parallel.
 
-The end of a range is found from the offsets of batches, not by counting records: compaction,
-control batches and aborted transactions leave holes, and the last batch's offset shows how far the
-log was read.
+The end of a range is recognized by the offsets of batches, not by counting records: compaction,
+control batches and aborted transactions leave gaps.
 """
 
 import queue
@@ -36,14 +34,14 @@ from pk.spark.read.ranges import OffsetRange
 from pk.spark.read.read_options import ReadOptions
 
 ROWS_BYTES: Final = 4 << 20
-"""The size in bytes from which records become one Arrow batch."""
+"""The size in bytes at which records are converted to an Arrow batch."""
 
 _FETCH: Final = 1
 _PURPOSE: Final = "fetch"
 _AHEAD: Final = 2
 _GONE_S: Final = 2.5
-"""How long brokers must say that a topic is missing: one that has just started may not know it
-yet."""
+"""How long brokers must report that a topic is missing, in seconds: a broker that has just started
+may not know the topic yet."""
 
 _KNOWN_MS: Final = 1_000
 _SLACK: Final = 1.1
@@ -51,16 +49,16 @@ _SLACK_BYTES: Final = 65_536
 
 
 def read(wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a range in order, as batches of ROW_SCHEMA (or with headers).
+    """Read the records of a range in order, as batches of ROW_SCHEMA (or with headers).
 
     Raises DataLost if part of the range is missing (unless the options allow that), KafkaError and
     ClientError if brokers and connections fail permanently, CorruptBatch for a wrong CRC. Closing
-    the generator ends the fetching.
+    the generator stops the fetching.
     """
     config = options.config
     fetching = _Fetching(wanted, options, config)
     try:
-        # The floor rises if records are lost while reading; a batch may begin before it.
+        # The floor rises if records are lost during the read; a batch may begin before the floor.
         for floor, batches in groupby(fetching.batches(), key=attrgetter("floor")):
             yield from to_arrow(
                 _checked(batches, config.check_crcs),
@@ -81,7 +79,7 @@ def _checked(
 
 
 class _Batch(NamedTuple):
-    """A batch with records of the range, which are those from `floor` on."""
+    """A batch of the range; its records before `floor` are skipped."""
 
     floor: int
     data: memoryview
@@ -89,7 +87,7 @@ class _Batch(NamedTuple):
 
 
 class _Fetching:
-    """The fetching in the process's loop, and the queue between it and the generator."""
+    """A job in the process's loop that fetches, and its queue to the generator."""
 
     def __init__(self, wanted: OffsetRange, options: ReadOptions, config: ConsumerConfig) -> None:
         self._wanted = wanted
@@ -113,7 +111,7 @@ class _Fetching:
             self._connections.call_soon(self._room.release)
 
     def close(self) -> None:
-        """Stops the fetching and waits until it has stopped. Idempotent."""
+        """Stop the fetching and wait until it has stopped. Idempotent."""
         self._connections.cancel(self._job)
 
     async def _fetch(self) -> None:
@@ -131,7 +129,7 @@ class _Fetching:
 
 
 class RangeFetch:
-    """Fetches one range: keeps its position and finds the leader."""
+    """A fetcher of one range, which keeps the position and finds the leader."""
 
     def __init__(
         self, cluster: Cluster, wanted: OffsetRange, options: ReadOptions, config: ConsumerConfig
@@ -147,10 +145,10 @@ class RangeFetch:
         self._gone_at: float | None = None
 
     async def run(self, hand: Callable[[list[_Batch]], Awaitable[None]]) -> None:
-        """Passes the batches of each response to `hand` until the range is read.
+        """Fetch the range, and pass the batches of each response to `hand`.
 
         Repeats the request after an empty response until `wait_ms` have passed without progress. A
-        topic that is deleted during the read counts as lost after `_GONE_S`.
+        topic that is deleted during the read is considered lost after `_GONE_S`.
         """
         config = self._config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -182,7 +180,7 @@ class RangeFetch:
                     self._lost(f"the topic {name} was deleted", self._wanted.end)
 
     async def _refresh(self) -> bool:
-        """Whether a broker answered."""
+        """Refresh the topic's metadata. Returns whether a broker responded."""
         try:
             await self._cluster.refresh([self._wanted.topic])
         except (KafkaError, ClientError, ProtocolError) as e:
@@ -192,7 +190,7 @@ class RangeFetch:
         return True
 
     def _is_gone(self) -> bool:
-        """Whether brokers have said for a while that there is no such topic."""
+        """Whether brokers have reported for `_GONE_S` that the topic does not exist."""
         topic = self._cluster.metadata.topics.get(self._wanted.topic)
         missing = topic is not None and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not missing or self._wanted.topic_id == ZERO_UUID:
@@ -203,10 +201,12 @@ class RangeFetch:
         return trio.current_time() - self._gone_at >= _GONE_S
 
     async def _leader(self) -> tuple[Connection, int]:
-        """The leader's connection, and the leader epoch to send."""
+        """The connection to the leader, or to the preferred read replica, and the leader epoch to
+        send."""
         wanted, cluster = self._wanted, self._cluster
         default_ms = self._config.default_api_timeout_ms
-        # A topic that the plan knew exists, or was deleted: `run` finds out which.
+        # A topic with a known id existed when the read was planned. If it was deleted, `run` finds
+        # out.
         timeout_ms = _KNOWN_MS if wanted.topic_id != ZERO_UUID else default_ms
         info = await cluster.topic(wanted.topic, timeout_ms=timeout_ms)
         if wanted.topic_id not in (ZERO_UUID, info.topic_id):
@@ -246,7 +246,7 @@ class RangeFetch:
             topics=[FetchTopic(topic=wanted.topic, topic_id=topic_id, partitions=[partition])],
         )
         if version >= 7:
-            request.session_epoch = -1  # no fetch session: each request differs
+            request.session_epoch = -1  # no fetch session, since each request is different
         if version >= 11:
             request.rack_id = config.client_rack
         response = await connection.request(request, version=version)
@@ -257,13 +257,14 @@ class RangeFetch:
                 if data.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
                     return self._take(data)
                 if self._replica >= 0:
-                    self._replica = -1  # the leader may have it
+                    self._replica = -1  # the leader may have the offset
                 else:
                     await self._out_of_range()
         return []
 
     def _bytes_max(self) -> int:
-        """The bytes to request: near the end of the range, no more than probably remain."""
+        """The number of bytes to request: near the end of the range, not more than probably
+        remain."""
         limit = self._config.max_partition_fetch_bytes
         if not self._bytes_an_offset:
             return limit
@@ -302,8 +303,8 @@ class RangeFetch:
         return batches
 
     async def _out_of_range(self) -> None:
-        """Handles an offset that the leader does not have: retention deleted it, or the log was
-        truncated."""
+        """Handle an offset that the leader does not have, because of retention or a truncation of
+        the log."""
         from pk.net.client.admin import Admin
         from pk.spark.read.plan import whole
 
@@ -317,7 +318,7 @@ class RangeFetch:
             self._lost(f"the partition ends at {held.end}", wanted.end)
 
     def _lost(self, why: str, go_on_at: int) -> None:
-        """Raises DataLost, or continues at `go_on_at` without `fail_on_data_loss`."""
+        """Raise DataLost, or without `fail_on_data_loss` continue at `go_on_at`."""
         wanted = self._wanted
         if self._options.fail_on_data_loss:
             raise DataLost(

@@ -1,4 +1,4 @@
-"""Samples records, from which Spark infers the fields of their JSON."""
+"""Samples records, and infers the fields of their JSON with Spark."""
 
 import os
 import tempfile
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OPTIONS: Final = {"columnNameOfCorruptRecord": "\0"}
-"""A field may have the default's name."""
+"""A field may have the default name of this column."""
 
 
 def sample(
@@ -45,18 +45,19 @@ def _ends(whole: OffsetRange, share: int) -> list[OffsetRange]:
 def infer(
     spark: "SparkSession", texts: Sequence[bytes], folder: Path | None = None
 ) -> "StructType":
-    """The fields of the JSON objects among `texts`, as Spark infers them; it reads them from a file
-    in `folder`, or where temporary files are. Without objects there are none."""
+    """Infer with Spark the fields of the JSON objects among `texts`; empty if there are no objects.
+    Spark reads the objects from a file in `folder`, by default in the directory for temporary
+    files."""
     with tempfile.NamedTemporaryFile(prefix="pk-sample-", suffix=".json", dir=folder) as file:
-        os.chmod(file.name, 0o644)  # a server of Spark Connect may be another user's
-        # Spark would stop at names that differ only in case, and at texts that are not objects.
+        os.chmod(file.name, 0o644)  # a Spark Connect server may run as another user
+        # Spark would fail at names that differ only in case, and at texts that are not objects.
         file.write(b"\n".join(in_one_case(texts)))
         file.flush()
         return spark.read.options(**_OPTIONS).json(f"file://{file.name}").schema
 
 
 def infer_far(spark: "SparkSession", texts: Sequence[bytes]) -> "StructType":
-    """The same by a Spark that shares no directory with this process."""
+    """Do the same with a Spark that shares no directory with this process."""
     import pyarrow as pa
 
     objects = [text.decode(errors="replace") for text in in_one_case(texts)]

@@ -1,1 +1,1 @@
-"""Columns whose bytes name their schema: decoded and encoded with the schemas of a registry."""
+"""Columns whose bytes name their schemas: decoding and encoding with the schemas of a registry."""

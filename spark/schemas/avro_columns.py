@@ -1,8 +1,9 @@
-"""Avro in Spark's columns. The types are those of Spark's own `from_avro` and `to_avro`.
+"""Converts between Avro and Spark's columns. The types are those of Spark's own `from_avro` and
+`to_avro`.
 
 A union of several types is a struct with a field for each (`member0`, `member1`, …), of which one
 is not null; int with long is bigint, float with double is double. Times of day are numbers, as they
-are stored. Timestamps in nanoseconds are numbers too: Spark has none so fine.
+are stored. Timestamps in nanoseconds are numbers too, since Spark's have only microseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pk.core.schemas.schema import Resolved, SchemaError, UnfitValue
 from pk.spark.schemas.shapes import Convert, Shape, many, mapped, recorded
 
 DIGITS_MAX: Final = 38
-"""How many digits a decimal of Spark has at most."""
+"""The largest number of digits of Spark's decimals."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRIMITIVES: Final[dict[str, t.DataType]] = {
@@ -44,14 +45,15 @@ _LOCAL: Final = ("local-timestamp-millis", "local-timestamp-micros")
 
 
 def shape(schema: Resolved) -> Shape:
-    """A schema's column. Raises SchemaError for a type within itself."""
+    """The column for a schema. Raises SchemaError for a type that contains itself."""
     kind, _ = parse(schema.text, schema.dependencies)
     return _shape(kind, ())
 
 
 def read_with(written: Resolved, wanted: Resolved) -> Callable[[bytes], Any]:
-    """A function that reads payloads of one schema as another schema says: fields are found by
-    name, and get their defaults. It raises UnfitValue. Raises SchemaError."""
+    """Return a function that reads payloads of one schema with another schema: fields are matched
+    by name, and missing ones get their defaults. The function raises UnfitValue. Raises
+    SchemaError."""
     column = shape(wanted)
     target = (wanted.text, wanted.dependencies)
     read = reader(written.text, written.dependencies, target, named=True)
@@ -111,8 +113,8 @@ def _primitive(kind: Type) -> Shape:
             return Shape(_PRIMITIVES[kind.kind])
 
 
-# A field's default has the form of the schema's JSON: bytes as text, decimals as the text of their
-# bytes, dates and times as numbers.
+# In the schema's JSON, a field's default has another form than a value: bytes are text, decimals
+# are the text of their bytes, and dates and times are numbers.
 
 
 def _bytes(value: Any) -> bytes:
@@ -156,7 +158,7 @@ def _branches(kind: Type) -> list[Type]:
 
 
 def _one_number(branches: list[Type]) -> t.DataType | None:
-    """Spark's type for a union of two numbers."""
+    """Spark's type for a union of two numbers; None for another union."""
     if any("logicalType" in each.properties for each in branches):
         return None
     kinds = {each.kind for each in branches}
@@ -193,7 +195,7 @@ def _union(kind: Type, within: tuple[str, ...]) -> Shape:
 
 
 def _is_of(kind: Type, value: Any) -> bool:
-    """Whether a decoded value is one of this branch."""
+    """Whether a decoded value belongs to this branch."""
     match kind.kind:
         case "boolean":
             return isinstance(value, bool)
@@ -224,8 +226,8 @@ def _is_of(kind: Type, value: Any) -> bool:
 
 
 def writer(schema: Resolved, column: t.DataType) -> Callable[[Any], bytes]:
-    """A function that writes a column's values; it raises UnfitValue. Raises SchemaError if the
-    column does not fit the schema."""
+    """Return a function that encodes a column's values; it raises UnfitValue. Raises SchemaError if
+    the column does not fit the schema."""
     kind, _ = parse(schema.text, schema.dependencies)
     prepare = _prepare(kind, column, "the column")
     write = plain_writer(schema.text, schema.dependencies)
@@ -369,7 +371,7 @@ _DERIVED: Final[dict[type[t.DataType], Any]] = {
 
 
 def schema_of(column: t.DataType, name: str) -> str:
-    """The text of a schema for a column; each field may be null, and is by default. Raises
+    """The text of a schema for a column; each field may be null, which is its default. Raises
     SchemaError."""
     return json.dumps(_derived(column, name))
 

@@ -1,4 +1,4 @@
-"""Avro's types as Spark's, for a schema that records are read with."""
+"""Converts Avro's types to Spark's, for a schema that records are read with."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PRIMITIVES: Final = {
 
 
 def ddl_of(schema: Resolved) -> str:
-    """Spark's DDL of an Avro schema's values, as JSON says them. Raises SchemaError for a type
-    within itself."""
+    """Spark's DDL for the values of an Avro schema in their JSON form. Raises SchemaError for a
+    type that contains itself."""
     kind, _ = parse(schema.text, schema.dependencies)
     return _ddl(kind, ())
 

@@ -1,12 +1,11 @@
 """Decodes and encodes columns in Confluent's wire format.
 
 The driver finds the ids that a batch names, asks the registry for their schemas once, and gives
-them to the tasks: workers decode Arrow batches and never talk to the registry. The result is
-JSON text, which Spark's `from_json` turns into columns; with an Avro schema to read with, every
-version becomes that schema's columns.
+them to the tasks: workers decode Arrow batches and never contact the registry. The result is JSON
+text, which Spark's `from_json` converts to columns; with a reader schema in Avro, records of every
+version are converted to that schema's columns.
 
-In a stream, the ids of a batch are known only with the batch, so call these functions in
-`foreachBatch`.
+In a stream, the ids are known only for each batch, so call these functions in `foreachBatch`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 OnError = Literal["fail", "null"]
 IDENTITY_BYTES: Final = 17
-"""How many of the first bytes can hold an id or a GUID."""
+"""The number of leading bytes that can contain an id or a GUID."""
 
 Key = tuple[int | None, str | None]
 
@@ -47,11 +46,11 @@ def decoded(
     password: str | None = None,
     on_error: OnError = "fail",
 ) -> DataFrame:
-    """The frame with what `column` says: JSON text, or with `reader` a struct.
+    """Decode `column` of the frame to JSON text, or with `reader` to a struct.
 
-    `registry`: a URL, or a directory of files. `reader`: a subject whose latest Avro schema every
-    record is read with, whichever version it was written with. `on_error`: what becomes of a record
-    that cannot be decoded.
+    `registry`: a URL, or a directory of files. `reader`: a subject whose latest Avro schema is used
+    to read all records, including those of other versions. `on_error`: "fail", or "null" for the
+    values that cannot be decoded.
 
     Raises SchemaColumnError for a stream, RegistryError, RegistryUnreachable, SchemaError.
     """
@@ -76,7 +75,7 @@ def decoded(
     from pk.spark.schemas.avro_types import ddl_of
     from pk.spark.text.json_columns import ERROR, VALUE, json_parser
 
-    # Spark's from_json makes nulls of what does not fit.
+    # Spark's from_json would return null for values that do not fit.
     parse = json_parser(frame.sparkSession, ddl_of(wanted))
     read = done.withColumn(column, parse(F.encode(column, "utf-8")))
     value, error = F.col(column)[VALUE], F.col(column)[ERROR]
@@ -97,9 +96,9 @@ def encoded(
     user: str | None = None,
     password: str | None = None,
 ) -> DataFrame:
-    """The frame with `column`, a struct or JSON text, as bytes of a subject's schema, with its id.
+    """Encode `column` of the frame, a struct or JSON text, with a subject's schema and its id.
 
-    `version`: -1 is the latest. `message`: the name of protobuf's message (default: the first).
+    `version`: -1 is the latest. `message`: the name of the protobuf message (default: the first).
 
     Raises RegistryError, RegistryUnreachable, SchemaError.
     """
@@ -109,7 +108,7 @@ def encoded(
     from pk.spark.text.json_writing import MICROSECONDS
 
     schema_id, schema = Schemas(registry, user=user, password=password).of_subject(subject, version)
-    encoder(schema, schema_id, message)  # so that a schema that cannot be used fails here
+    encoder(schema, schema_id, message)  # fails here if the schema cannot be used
     if not isinstance(frame.schema[column].dataType, StringType):
         how = {"ignoreNullFields": "false", **MICROSECONDS}
         frame = frame.withColumn(column, F.to_json(column, how))
@@ -117,7 +116,8 @@ def encoded(
 
 
 def _identities(frame: DataFrame, column: str) -> list[Key]:
-    """The schemas that a column's records name; what names none is left for the tasks to report."""
+    """Find the schemas that a column's records name. Records that name none are left for the tasks
+    to report."""
     from pyspark.sql import functions as F
 
     heads = frame.select(F.substring(column, 1, IDENTITY_BYTES).alias("head")).where(
@@ -158,7 +158,7 @@ def _map(
 
 
 class _Decoding:
-    """The decoder of a task. It is sent to the workers unchanged, which create the readers."""
+    """The decoder of a task. The workers receive it as it is, and create the readers."""
 
     def __init__(
         self, known: Mapping[Key, Resolved], wanted: Resolved | None, on_error: OnError
@@ -192,7 +192,7 @@ class _Decoding:
 
 
 def _finite(value: Any) -> Any:
-    """A value whose NaN and infinities are texts, as Spark writes them: JSON has none."""
+    """Replace NaN and infinities with texts, as Spark does, since JSON lacks these numbers."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
@@ -203,7 +203,7 @@ def _finite(value: Any) -> Any:
 
 
 class _AvroReader:
-    """Reads every version as one schema says."""
+    """A reader of all versions with one schema."""
 
     def __init__(self, known: Mapping[Key, Resolved], wanted: Resolved) -> None:
         self._known = known

@@ -1,4 +1,4 @@
-"""How the columns of keys and values grow with the fields that records gain."""
+"""Widens the columns of keys and values when records have new fields."""
 
 from collections.abc import Container
 from typing import Final
@@ -6,13 +6,14 @@ from typing import Final
 from pyspark.sql.types import DataType, StructField, StructType
 
 NUMBERS: Final = frozenset((("int", "bigint"), ("int", "double"), ("float", "double")))
-"""Types of numbers, each with a wider one that holds all its values: not BIGINT with DOUBLE, which
-lacks most whole numbers above 2^53. Avro reads the values of one as the other; protobuf may not."""
+"""Pairs of number types: the second holds all values of the first. BIGINT and DOUBLE are not a
+pair, since DOUBLE lacks most whole numbers above 2^53. Avro can read values of the first type as
+the second; protobuf cannot always."""
 
 
 def widened(known: StructType, found: StructType) -> StructType:
-    """`known` with the fields that only `found` has, also inside structs. The known types stay, and
-    so do the known names of fields that differ only in upper and lower case."""
+    """Add to `known` the fields that only `found` has, also inside structs. Known types are kept,
+    and so are the known spellings of names that differ only in case."""
     fields: list[StructField] = []
     others = {field.name.lower(): field for field in found.fields}
     for field in known.fields:
@@ -29,8 +30,8 @@ def widened(known: StructType, found: StructType) -> StructType:
 
 
 def is_wider(known: DataType, found: DataType, numbers: Container[tuple[str, str]] = ()) -> bool:
-    """Whether a type has every field of another, with its type or a wider one of `numbers`, and
-    maybe more."""
+    """Whether `found` has every field of `known`, with the same type or a wider one of
+    `numbers`."""
     if not isinstance(known, StructType) or not isinstance(found, StructType):
         types = known.simpleString(), found.simpleString()
         return types[0] == types[1] or types in numbers

@@ -1,8 +1,8 @@
-"""JSON Schema in Spark's columns.
+"""Converts between JSON Schema and Spark's columns.
 
-An object with properties is a struct, one that says only what its further properties are is a map;
-integers are bigint, numbers double. A value without a single type (`anyOf` of several, an object or
-array that does not describe its parts) stays JSON, as text. Dates and times are text too, as in
+An object with properties is a struct, an object with only `additionalProperties` is a map; integers
+are bigint, and numbers are double. A value without a single type (`anyOf` of several, or an object
+or array whose parts are not described) is kept as JSON text. Dates and times are text too, as in
 JSON.
 
 A value must have the types of its columns. Reading does not check the schema's other rules; writing
@@ -31,14 +31,14 @@ _LONG_DIGITS: Final = 19
 
 
 def shape(schema: Resolved) -> Shape:
-    """A schema's column. Raises SchemaError for a type within itself."""
+    """The column for a schema. Raises SchemaError for a type that contains itself."""
     references = [(name, load(text)) for name, text in schema.dependencies]
     return _shape(Documents(load(schema.text), references).node(), ())
 
 
 def read_with(wanted: Resolved) -> Callable[[bytes], Any]:
-    """A function that reads payloads as a schema says: properties that it lacks are left out. It
-    raises UnfitValue. Raises SchemaError."""
+    """Return a function that reads payloads with a schema: properties that the schema lacks are
+    dropped. The function raises UnfitValue. Raises SchemaError."""
     column = shape(wanted)
 
     def read(payload: bytes) -> Any:
@@ -106,7 +106,7 @@ def _integer() -> Shape:
     def convert(value: Any) -> int:
         if type(value) is Number:
             exact = decimal.Decimal(value)
-            small = exact.adjusted() < _LONG_DIGITS  # 1e999999999 has as many digits
+            small = exact.adjusted() < _LONG_DIGITS  # 1e999999999 has that many digits
             found = int(exact) if small and exact == exact.to_integral_value() else None
         else:
             found = value if type(value) is int else None
@@ -198,7 +198,7 @@ def _of_values(node: Node) -> Shape:
 def _combined(node: Node, within: tuple[Node, ...]) -> Shape:
     parts = [each for each in node.parts if each.kind not in ("null", "not", "if", "true")]
     if node.criterion == "allOf":
-        # A part without a type only narrows another part.
+        # A part without a type only restricts another part.
         shapes = [_shape(each, within) for each in parts]
         told = [each for each in shapes if each is not _ANYTHING]
         structs = [each for each in told if isinstance(each.type, t.StructType)]
@@ -214,7 +214,7 @@ def _combined(node: Node, within: tuple[Node, ...]) -> Shape:
 
 
 def _merged(structs: list[Shape]) -> dict[str, Shape]:
-    """The fields of all, each with what its own struct makes of it."""
+    """The fields of all structs, each with the conversion of its own struct."""
     found: dict[str, Shape] = {}
     for each in structs:
         kind = cast("t.StructType", each.type)
@@ -231,10 +231,10 @@ def _field_of(struct: Shape, name: str) -> Convert:
 
 
 def writer(schema: Resolved, column: t.DataType) -> Callable[[Any], bytes]:
-    """A function that checks a column's values against the schema and writes them; it raises
-    UnfitValue. Fields that are null are left out. Raises SchemaError."""
+    """Return a function that checks a column's values against the schema and encodes them; it
+    raises UnfitValue. Fields that are null are omitted. Raises SchemaError."""
     check = checker(schema.text, schema.dependencies)
-    # The check needs numbers; the written text has all digits of a decimal.
+    # The check needs numbers; the encoded text keeps all digits of a decimal.
     checked, written = _plain(column, _rounded), _plain(column, _digits)
 
     def write(value: Any) -> bytes:
@@ -245,8 +245,8 @@ def writer(schema: Resolved, column: t.DataType) -> Callable[[Any], bytes]:
 
 
 def text_writer(schema: Resolved) -> Callable[[str], bytes]:
-    """A function that checks JSON texts against the schema and writes them unchanged; it raises
-    UnfitValue. Raises SchemaError."""
+    """Return a function that checks JSON texts against the schema and encodes them unchanged; it
+    raises UnfitValue. Raises SchemaError."""
     check = checker(schema.text, schema.dependencies)
 
     def write(text: str) -> bytes:
@@ -262,7 +262,7 @@ def text_writer(schema: Resolved) -> Callable[[str], bytes]:
 
 
 def _plain(column: t.DataType, decimals: Convert) -> Convert:
-    """A value of Arrow → one of JSON."""
+    """The conversion of a column's Arrow values to JSON values."""
     match column:
         case t.StructType():
             fields = {each.name: _plain(each.dataType, decimals) for each in column.fields}
@@ -326,7 +326,7 @@ _DERIVED: Final[dict[type[t.DataType], dict[str, Any]]] = {
 
 
 def schema_of(column: t.DataType, name: str) -> str:
-    """The text of a schema for a column; each field may be missing. Raises SchemaError."""
+    """The text of a schema for a column; each field may be absent. Raises SchemaError."""
     head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name}
     return json.dumps(head | _derived(column))
 
@@ -334,8 +334,8 @@ def schema_of(column: t.DataType, name: str) -> str:
 def _derived(column: t.DataType) -> dict[str, Any]:
     match column:
         case t.StructType():
-            # Closed, so that a later version may add a field: what a record of an open one holds
-            # under that name could be anything.
+            # No additional properties are allowed, so that a later version may add a field:
+            # otherwise existing records could have any value under its name.
             properties = {each.name: _derived(each.dataType) for each in column.fields}
             return {"type": "object", "properties": properties, "additionalProperties": False}
         case t.ArrayType():

@@ -1,9 +1,9 @@
-"""The names in files and commands for values that name their schemas.
+"""The names of formats with schemas in files and commands.
 
-`json` is JSON without a schema there, so JSON Schema has a name of its own.
+There `json` is JSON without a schema, so JSON Schema has another name.
 """
 
 from typing import Final
 
 KINDS: Final = {"avro": "avro", "json-schema": "json", "protobuf": "protobuf"}
-"""The data source's `value.format` for each kind."""
+"""Kind → the data source's `value.format`."""

@@ -1,10 +1,10 @@
-"""The options that say which schemas keys and values have, of the source and of the sink.
+"""The options of the source and the sink for the schemas of keys and values.
 
     value.format = avro
     schema.registry.url = http://127.0.0.1:8081
 
-Names are Confluent's where Confluent has one. They are split off the other options first, so that
-the parsers of the others need not know about schemas.
+The names are Confluent's if Confluent has the option. These options are split off first, so that
+the parsers of the other options need not know about schemas.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ _TLS_KEYS: Final = tuple(key for key in KEYS if key != "ssl.client.auth")
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    """The registry's address and the credentials for it. They stay with the driver."""
+    """The registry's address and credentials, which are not sent to tasks."""
 
     where: str
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Kafka's `ssl.*` keys."""
+    """The configs `ssl.*`, under Kafka's names."""
 
     def open(self) -> Schemas:
-        """Raises OptionError, MissingLibrary."""
-        # A registry's client takes 0.13 s of CPU to import, which a source without schemas saves.
+        """Open a client of the registry. Raises OptionError, MissingLibrary."""
+        # Importing the client takes 0.13 s of CPU, which a source without schemas avoids.
         from pk.net.schemas.blocking import Schemas
 
         try:
@@ -89,43 +89,45 @@ class RegistryOptions:
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """The schema of one column."""
+    """The options for the schema of one column."""
 
     type: str
     """AVRO, JSON or PROTOBUF."""
 
     subjects: tuple[str, ...] = ()
-    """The first one's schema is the column's. Empty: what the strategy makes of the topic."""
+    """The subjects; the column has the schema of the first. Empty means the subject that the
+    strategy derives from the topic."""
 
     version: int = LATEST
     id: int | None = None
-    """An id instead of a subject's version."""
+    """A schema id, instead of a subject and a version."""
 
     name: str | None = None
-    """The name of protobuf's message, or of the record."""
+    """The name of the protobuf message or of the record."""
 
     strategy: str = "topic"
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """The options of a read or a write about schemas."""
+    """The options for schemas of a read or a write."""
 
     registry: RegistryOptions
     columns: Mapping[Column, ColumnOptions]
     on_error: OnError = "fail"
     on_new_version: OnNewVersion = "keep"
     register: bool = False
-    """Whether a write adds the schema of its rows to the registry."""
+    """Whether a write registers the schema of its rows."""
 
     include_bytes: bool = False
-    """Whether a read adds `key_bytes` and `value_bytes`, the bytes before decoding."""
+    """Whether a read adds the columns `key_bytes` and `value_bytes` with the original bytes."""
 
 
 def split_options(
     options: Mapping[str, str], *, sink: bool = False, environ: Mapping[str, str] = os.environ
 ) -> tuple[dict[str, str], SchemaOptions | None]:
-    """The options that are not about schemas, and what the others say. Raises OptionError."""
+    """Split off the options for schemas. Returns the other options, and the parsed options for
+    schemas; None if no column has a schema. Raises OptionError."""
     ours: dict[str, str] = {}
     rest: dict[str, str] = {}
     known = _names()
@@ -163,8 +165,8 @@ def _names() -> frozenset[str]:
 
 
 def _refuse_near(name: str, known: frozenset[str]) -> None:
-    """A misspelled name with a dot is one of pk's options: the others' names have none, or begin
-    with `kafka.`"""
+    """Raise OptionError for an option that looks like one for schemas: the names of other options
+    contain no dots, or begin with `kafka.`"""
     begins = ("key.", "value.", "schema.", "auto.register.")
     if name.startswith(begins):
         hint = did_you_mean_key(name, known)
@@ -172,7 +174,7 @@ def _refuse_near(name: str, known: frozenset[str]) -> None:
 
 
 def _choice(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    """The first word is the default."""
+    """The value of an option; the first word is the default."""
     value = given.get(name, words[0]).strip().lower()
     if value not in words:
         raise OptionError(f"{name} must be {' or '.join(words)}, not {value!r}")

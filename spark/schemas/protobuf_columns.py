@@ -1,14 +1,14 @@
-"""Protobuf messages in Spark's columns.
+"""Converts between protobuf messages and Spark's columns.
 
-A message is a struct. A field that knows whether it was set (`optional`, one of a `oneof`, a
-message) is null if it was not; any other field has protobuf's default. Unsigned numbers of 32 bits
-are bigint, and those of 64 bits are decimal(20,0), so that no value is lost. Enumerations are their
-names, or the number if the schema has no name for it. Among the well-known types, timestamps are
-timestamps, durations are microseconds, wrappers are the value or null, and Struct, Value and
-ListValue are JSON, as text.
+A message is a struct. A field with presence (`optional`, in a `oneof`, or a message) is null if it
+is not set; any other field then has protobuf's default. Unsigned 32-bit numbers are bigint, and
+unsigned 64-bit numbers are decimal(20,0), so that no value is lost. Enum values are their names, or
+numbers if the schema has no name for them. Among the well-known types, timestamps are timestamps,
+durations are microseconds, wrappers are the value or null, and Struct, Value and ListValue are JSON
+text.
 
-Protobuf finds fields by number, so the message of the schema to read with reads what every older
-and newer version wrote.
+Protobuf identifies fields by number, so the reader's message can read the payloads of older and
+newer versions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Place = tuple[int, ...]
 _FIRST: Final = (0,)
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MESSAGES: Final = (10, 11)
-"""descriptor.proto: TYPE_GROUP, TYPE_MESSAGE."""
+"""The field types TYPE_GROUP and TYPE_MESSAGE in descriptor.proto."""
 
 _ENUM: Final = 14
 _REPEATED: Final = 3
@@ -55,7 +55,7 @@ _SCALARS: Final[dict[int, t.DataType]] = {
     17: t.IntegerType(),
     18: t.LongType(),
 }
-"""descriptor.proto's numbers of types."""
+"""The field types by their number in descriptor.proto."""
 
 _WRAPPERS: Final[dict[str, t.DataType]] = {
     "google.protobuf.DoubleValue": t.DoubleType(),
@@ -74,7 +74,7 @@ _DURATION: Final = "google.protobuf.Duration"
 
 
 def shape(schema: Resolved, name: str | None = None) -> Shape:
-    """The column of a schema's message, by default the first. Raises SchemaError."""
+    """The column for a schema's message, by default the first one. Raises SchemaError."""
     file: File = parse(schema).model
     return _message(file.message(file.place(name)), ())
 
@@ -82,8 +82,9 @@ def shape(schema: Resolved, name: str | None = None) -> Shape:
 def read_with(
     written: Resolved, wanted: Resolved, name: str | None = None
 ) -> Callable[[bytes, Place], Any]:
-    """A function that reads payloads, each with its message's place in the file it was written
-    with, as a message of another file. It raises UnfitValue, SchemaError. Raises SchemaError."""
+    """Return a function that reads payloads as a message of the schema `wanted`. Its second
+    argument is the place of the payload's message in the schema `written`. The function raises
+    UnfitValue, SchemaError. Raises SchemaError."""
     theirs: File = parse(written).model
     ours: File = parse(wanted).model
     place = ours.place(name)
@@ -152,7 +153,7 @@ def _field(field: Any, within: tuple[str, ...]) -> Shape:
 
 
 def _repeats(field: Any) -> bool:
-    """Older libraries know only the label."""
+    """Whether a field is repeated. Older versions of the library have only the label."""
     found = getattr(field, "is_repeated", None)
     return field.label == _REPEATED if found is None else bool(found)
 
@@ -185,8 +186,8 @@ def _timestamp(message: Any) -> datetime.datetime:
 
 
 def writer(schema: Resolved, column: t.DataType, name: str | None = None) -> Callable[[Any], bytes]:
-    """A function that writes a column's values; it raises UnfitValue. Raises SchemaError if the
-    column does not fit the message."""
+    """Return a function that encodes a column's values; it raises UnfitValue. Raises SchemaError if
+    the column does not fit the message."""
     file: File = parse(schema).model
     place = file.place(name)
     fill, make = _fill(file.message(place), column, "the column"), builder(file, place)
@@ -203,7 +204,7 @@ def writer(schema: Resolved, column: t.DataType, name: str | None = None) -> Cal
 
 
 Fill = Callable[[Any, Any], None]
-"""Puts a value of Arrow into a message."""
+"""A function that sets a message from an Arrow value."""
 
 
 def _fill(descriptor: Any, column: t.DataType, path: str) -> Fill:
@@ -237,7 +238,7 @@ def _fill(descriptor: Any, column: t.DataType, path: str) -> Fill:
 
 
 def _put(field: Any, column: t.DataType) -> Fill:
-    """Sets one field of a message."""
+    """Return a function that sets one field of a message."""
     name = str(field.name)
     if not _repeats(field):
         if field.type in _MESSAGES:
@@ -358,8 +359,8 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def schema_of(column: t.DataType, name: str) -> str:
-    """The text of a file with a message for a column, whose fields are numbered in their order.
-    Raises SchemaError."""
+    """The text of a schema with a message for a column; its fields are numbered in order. Raises
+    SchemaError."""
     if not isinstance(column, t.StructType):
         raise SchemaError(f"a message needs a struct, and the column is {column.simpleString()}")
     body = _message_text(column, name, "")

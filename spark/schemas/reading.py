@@ -1,11 +1,11 @@
-"""Keys and values that a source reads with their schemas.
+"""Decodes keys and values with their schemas, for the source.
 
-The driver chooses the schema that a column is read with when the query is planned, and keeps it: a
-query's columns do not change. Before each batch it asks the registry which versions its subjects
-have by then. A schema is registered before the first record is written with it, and the batch's end
-is known before the registry is asked, so every id that the batch can name is found; only versions
-that are new are fetched. The schemas go to the tasks with their ranges of offsets. Tasks never talk
-to the registry, and do not get its password.
+When a query is planned, the driver chooses the schema that a column is read with; a query's columns
+do not change. Before each batch, the driver asks the registry for the current versions of the
+subjects. A schema is registered before the first record is written with it, and the batch's end is
+known before the registry is asked, so every id in the batch is found. Only new versions are
+fetched. The schemas go to the tasks with their ranges of offsets. Tasks never contact the registry,
+and do not get its password.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ Written = Mapping[Column, Mapping[Key, Resolved]]
 ERROR: Final = t.StructType(
     [t.StructField("message", t.StringType()), t.StructField("bytes", t.BinaryType())]
 )
-"""The contents of `key_error` and `value_error` for a record that cannot be decoded."""
+"""The type of `key_error` and `value_error`, which describe a value that cannot be decoded."""
 
 _HEADERS: Final = {"key": KEY_SCHEMA_ID, "value": VALUE_SCHEMA_ID}
-"""The headers that may name a column's schema instead of its bytes."""
+"""The headers that may name a column's schema, instead of the column's bytes."""
 
 NEW_VERSION: Final = "pk-new-schema-version"
-"""The start of NewSchemaVersion's message, for callers that see only Spark's error."""
+"""The prefix of NewSchemaVersion's message, for callers that have only Spark's error."""
 
 
 class Undecodable(SparkError):
-    """A record does not hold what its schema says, or names no schema that is known."""
+    """A record does not fit its schema, or names no known schema."""
 
 
 class NewSchemaVersion(SparkError):
@@ -68,13 +68,13 @@ class Chosen:
 
     subjects: tuple[str, ...]
     version: int | None
-    """None: it was chosen by its id."""
+    """None if the schema was chosen by its id."""
 
     schema: Resolved
     name: str | None
 
     def shape(self) -> Shape:
-        """Raises SchemaError."""
+        """The column for the schema. Raises SchemaError."""
         kind = self.schema.schema.type
         if kind == AVRO:
             return avro_columns.shape(self.schema)
@@ -84,10 +84,11 @@ class Chosen:
 
 
 class Reading:
-    """How keys and values are read: on the driver `choose` and `written`, in tasks `rows`."""
+    """The decoder of keys and values: the driver calls `choose` and `written`, tasks call
+    `rows`."""
 
     def __init__(self, options: SchemaOptions, topics: tuple[str, ...]) -> None:
-        """`topics` are those whose names make subjects; empty for a pattern."""
+        """`topics` are the topics whose names determine the subjects; empty for a pattern."""
         self._options: SchemaOptions | None = options
         self._on_error = options.on_error
         self._topics = topics
@@ -100,12 +101,12 @@ class Reading:
         kept = {"_options": None, "_registry": None, "_seen": {}}
         return {**self.__dict__, **kept}
 
-    # the driver
+    # called by the driver
 
     def choose(self, schema: t.StructType | None = None) -> t.StructType:
-        """The types of the columns, which are read with the newest versions or with what the
-        options say. With `schema`, the columns of a query that was planned, they are read with the
-        versions that these columns are of.
+        """Choose the schemas, and return the types of the columns: those of the newest versions, or
+        of the schemas that the options name. With `schema`, the columns of a planned query, choose
+        the versions that have these columns.
 
         Raises OptionError, SchemaError, RegistryError, RegistryUnreachable.
         """
@@ -157,7 +158,7 @@ class Reading:
         chosen, shape = self._version(column, given, subjects, newest.version)
         if wanted is None or given.version != LATEST or _same(shape.type, wanted):
             return chosen, shape
-        # A version was added after the plan.
+        # A version was added after the query was planned.
         for number in reversed(self._asked().versions(subjects[0])):
             try:
                 earlier = self._version(column, given, subjects, number)
@@ -196,7 +197,7 @@ class Reading:
         raise OptionError(f"{needed}: a pattern selects the topics")
 
     def _fetched(self, subject: str, number: int) -> tuple[int, Resolved]:
-        """The id and the schema of a version, also of one that was deleted."""
+        """The id and the schema of a version, even if it was deleted."""
         found = self._seen.get((subject, number))
         if found is None:
             version = self._asked().version(subject, number, deleted=True)
@@ -205,9 +206,10 @@ class Reading:
         return found
 
     def written(self) -> Written:
-        """The schemas that records may name now.
+        """Fetch the schemas that records may name now.
 
-        Raises NewSchemaVersion if the options require it; RegistryError, RegistryUnreachable.
+        Raises NewSchemaVersion if there is a newer version and the options say so; RegistryError,
+        RegistryUnreachable.
         """
         assert self._options is not None
         return {column: self._written(column, each) for column, each in self._chosen.items()}
@@ -227,7 +229,7 @@ class Reading:
                 try:
                     add(*self._fetched(subject, number))
                 except SchemaError:
-                    continue  # records written with it are refused one by one
+                    continue  # each record with this schema is refused by itself
             if subject == chosen.subjects[0] and chosen.version is not None and numbers:
                 self._look_for_newer(column, given, chosen, max(numbers))
         return found
@@ -243,20 +245,20 @@ class Reading:
         try:
             latest = self._asked().version(chosen.subjects[0], LATEST).version
         except RegistryError:
-            return  # the newer ones were deleted
+            return  # the newer versions were deleted
         if latest > chosen.version:
             raise NewSchemaVersion(
                 f"{NEW_VERSION}:{column}:{latest}: {chosen.subjects[0]} has version {latest}, and"
                 f" the query reads with version {chosen.version}; start it again"
             )
 
-    # tasks
+    # called by tasks
 
     def rows(
         self, batches: Iterable[pa.RecordBatch], written: Written, schema: t.StructType
     ) -> Iterator[pa.RecordBatch]:
-        """The batches with decoded columns; `schema` is that of the query. A batch has the column
-        `headers` too, since headers may name schemas. Raises Undecodable."""
+        """Decode the columns of batches; `schema` is that of the query. The batches must have the
+        column `headers`, since headers may name schemas. Raises Undecodable."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         whole = to_arrow_schema(schema, timezone="UTC")
@@ -289,7 +291,7 @@ def _same(one: t.DataType, other: t.DataType) -> bool:
 
 
 def _named(headers: pa.Array, name: str) -> dict[int, bytes]:
-    """The value of the first header of this name, for each row that has one."""
+    """Row → the value of its first header with this name, for the rows that have one."""
     if headers.null_count == len(headers):
         return {}
     each = headers.flatten()
@@ -311,7 +313,7 @@ def _errors(given: pa.Array, errors: Mapping[int, str], kind: pa.DataType) -> pa
 
 
 class ColumnDecoder:
-    """Decodes a column of bytes in Confluent's wire format, in a task."""
+    """A decoder of a column in Confluent's wire format, used by a task."""
 
     def __init__(self, chosen: Chosen, written: Mapping[Key, Resolved], kind: pa.DataType) -> None:
         self._chosen = chosen
@@ -322,15 +324,16 @@ class ColumnDecoder:
     def decode(
         self, column: pa.Array, named: Mapping[int, bytes]
     ) -> tuple[pa.Array, dict[int, str]]:
-        """The values, and by row why one cannot be decoded; it is null then. `named` has by row the
-        schemas that headers name; the payload is bare there."""
+        """Decode a column. Returns the values, and by row the reason why a value cannot be decoded;
+        that value is null. `named` has the schemas that headers name, by row; the payloads of these
+        rows have no prefix."""
         values: list[Any] = []
         errors: dict[int, str] = {}
         for row, data in enumerate(column.to_pylist()):
             value = None
             if data is not None:
                 try:
-                    # A schema's name has the same form in a header as before the payload.
+                    # A header names a schema in the same form as the prefix of a payload.
                     value = self._read(named.get(row, b"") + data)
                 except (WireFormatError, UnfitValue, SchemaError) as e:
                     errors[row] = str(e)
@@ -341,7 +344,8 @@ class ColumnDecoder:
             return self._one_by_one(values, errors), errors
 
     def _one_by_one(self, values: list[Any], errors: dict[int, str]) -> pa.Array:
-        """Finds the values that the column's type cannot hold."""
+        """Replace the values that the column's type cannot hold with null, and add the reasons to
+        `errors`."""
         for row, value in enumerate(values):
             try:
                 pa.array([value], self._kind)
@@ -379,6 +383,6 @@ class ColumnDecoder:
 
 
 def refused(error: Exception) -> OptionError:
-    """A registry's error as an error of the options that caused the request."""
+    """Convert a registry's error to an error of the options that caused the request."""
     assert isinstance(error, RegistryError | RegistryUnreachable | SchemaError)
     return OptionError(f"the schema registry: {error}")

@@ -1,4 +1,4 @@
-"""A schema as Spark sees it: the type of its column, and the conversion of decoded values to it."""
+"""The column for a schema: its type in Spark, and the conversion of decoded values to it."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A type of Spark, and the function that makes its values."""
+    """A type of Spark, and the conversion of values to it."""
 
     type: DataType
     convert: Convert | None = None
-    """A decoded value → one that Arrow takes for the type; raises UnfitValue. None: it is one."""
+    """Converts a decoded value to one that Arrow accepts for the type; raises UnfitValue. None if
+    no conversion is needed."""
 
     def converted(self, value: Any) -> Any:
         return value if self.convert is None or value is None else self.convert(value)
 
 
 def many(convert: Convert | None) -> Convert | None:
-    """The conversion of a list whose items need one."""
+    """The conversion of lists whose items need a conversion."""
     if convert is None:
         return None
     return lambda values: [None if each is None else convert(each) for each in values]
 
 
 def mapped(convert: Convert | None) -> Convert:
-    """The conversion of a map with text for keys."""
+    """The conversion of maps with strings as keys."""
     if convert is None:
         return lambda found: list(found.items())
     return lambda found: [(k, None if v is None else convert(v)) for k, v in found.items()]
 
 
 def recorded(converts: dict[str, Convert]) -> Convert | None:
-    """The conversion of a record of which some fields need one."""
+    """The conversion of records some of whose fields need a conversion."""
     if not converts:
         return None
 

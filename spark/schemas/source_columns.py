@@ -14,7 +14,7 @@ from pk.spark.schemas.reading import Reading
 
 
 def reading_of(options: Mapping[str, str]) -> Reading:
-    """How a source with these options reads keys and values. Raises OptionError."""
+    """The decoder for a source with these options. Raises OptionError."""
     rest, schemas = split_options(options)
     if schemas is None:
         raise OptionError("no column has a format")
@@ -22,7 +22,8 @@ def reading_of(options: Mapping[str, str]) -> Reading:
 
 
 def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The topics that options name; none for a pattern. A stream's own options do not matter."""
+    """The topics that the options name; empty for a pattern. Options that only streams have are
+    ignored."""
     names = ("subscribe", "subscribepattern", "assign", "kafka.bootstrap.servers")
     parsed = parse_options({k: v for k, v in options.items() if k.lower() in names})
     return parsed.topics or tuple(dict.fromkeys(tp.topic for tp in parsed.assigned))
@@ -41,14 +42,14 @@ _HEADERS: Final = t.ArrayType(
 
 
 def typed(reading: Reading, *, headers: bool) -> t.StructType:
-    """The columns of the source, keys and values with the types of their schemas. Raises
+    """The columns of the source, with the types of the keys' and values' schemas. Raises
     OptionError, SchemaError, RegistryError, RegistryUnreachable."""
     columns = source_columns(reading.choose(), headers=headers)
     return t.StructType([*columns.fields, *reading.more_columns])
 
 
 def source_columns(record: t.StructType, *, headers: bool = False) -> t.StructType:
-    """The columns of the source with those of `record`, which are key and value."""
+    """The columns of the source, with `record` as the columns of key and value."""
     columns = [*record.fields, *(t.StructField(*each) for each in _RECORD)]
     if headers:
         columns.append(t.StructField("headers", _HEADERS))

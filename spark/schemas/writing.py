@@ -1,8 +1,8 @@
-"""Keys and values that a sink writes with schemas.
+"""Encodes keys and values with schemas, for the sink.
 
-The driver finds the schema, by default the latest of the subject; `auto.register.schemas` adds one
-that is made of the columns. It checks that the columns fit, so that a write fails before its first
-row. Tasks encode.
+The driver looks up the schema, by default the latest of the subject; with `auto.register.schemas`
+it registers a schema derived from the columns. It checks that the columns fit, so that a write
+fails before its first row. Tasks encode the rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Unencodable(SparkError):
 
 @dataclass(frozen=True, slots=True)
 class ColumnEncoder:
-    """Encodes a column in a task."""
+    """An encoder of a column, used by tasks."""
 
     column: Column
     type: t.DataType
@@ -44,7 +44,8 @@ class ColumnEncoder:
     name: str | None
 
     def writer(self) -> Callable[[Any], bytes]:
-        """A function that writes one value, framed; it raises UnfitValue. Raises SchemaError."""
+        """Return a function that encodes one value, with the prefix of the wire format; it raises
+        UnfitValue. Raises SchemaError."""
         if self._is_json_text and self.schema.schema.type == JSON:
             head, write_text = (
                 wire_format.encode_id(self.schema_id),
@@ -67,7 +68,8 @@ class ColumnEncoder:
 
     @property
     def _is_json_text(self) -> bool:
-        """Whether the column is text and the schema wants more: the text is then JSON."""
+        """Whether the column is text although the schema has another type: the text is then
+        JSON."""
         if not isinstance(self.type, t.StringType):
             return False
         kind = languages.parse(self.schema)
@@ -78,7 +80,7 @@ class ColumnEncoder:
         return True
 
     def encode(self, values: pa.Array) -> pa.Array:
-        """Raises Unencodable."""
+        """Encode the column's values. Raises Unencodable."""
         write = self.writer()
         found: list[bytes | None] = []
         for value in values.to_pylist():
@@ -99,7 +101,7 @@ def _loaded(text: str) -> Any:
 def encoded(
     batches: Iterable[pa.RecordBatch], encoders: Iterable[ColumnEncoder]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches with encoded columns. Raises Unencodable."""
+    """Encode the columns of batches. Raises Unencodable."""
     kept = list(encoders)
     for batch in batches:
         for each in kept:
@@ -112,7 +114,7 @@ def encoded(
 def encoders(
     options: SchemaOptions, rows: t.StructType, topic: str | None
 ) -> tuple[ColumnEncoder, ...]:
-    """The encoder of the columns of a write. Raises OptionError, SchemaError, RegistryError,
+    """The encoders of the columns of a write. Raises OptionError, SchemaError, RegistryError,
     RegistryUnreachable."""
     schemas = options.registry.open()
     found: list[ColumnEncoder] = []
@@ -131,13 +133,13 @@ def encoders(
                 f"{column}.format is {given.type.lower()}, and the schema is {schema.schema.type}"
             )
         one = ColumnEncoder(column, kind, schema, schema_id, given.name)
-        one.writer()  # a column that does not fit fails here
+        one.writer()  # fails here if the column does not fit
         found.append(one)
     return tuple(found)
 
 
 def without_encoded(rows: t.StructType, encoders: Iterable[ColumnEncoder]) -> t.StructType:
-    """The types of the rows once they are encoded."""
+    """The schema of the rows after encoding."""
     names = {each.column for each in encoders}
     fields = [
         t.StructField(each.name, t.BinaryType()) if each.name in names else each
@@ -196,15 +198,16 @@ def _registered(
     subject: str,
     topic: str | None,
 ) -> tuple[int, Resolved]:
-    """The id under which the schema of a column is registered."""
+    """Register the schema of a column, and return its id. For protobuf, use the existing schema of
+    the subject if there is one."""
     name = given.name or _record_name(topic, column)
     if given.type == AVRO:
         text = avro_columns.schema_of(kind, name)
     elif given.type == JSON:
         text = json_columns.schema_of(kind, name)
     else:
-        # Fields are known by their numbers, which columns do not have: an order that changed would
-        # give a number to another field. So a message that is there is what counts.
+        # Protobuf identifies fields by numbers, which columns do not have: if their order changed,
+        # a number would be given to another field. So an existing message is used as it is.
         try:
             return schemas.of_subject(subject)
         except RegistryError as e:
@@ -216,7 +219,7 @@ def _registered(
 
 
 def _record_name(topic: str | None, column: Column) -> str:
-    """`Orders` for the values of orders, `OrdersKey` for its keys."""
+    """The name of a record: `Orders` for the values of orders, `OrdersKey` for its keys."""
     words = "".join(each if each.isalnum() and each.isascii() else " " for each in topic or "")
     name = "".join(word[:1].upper() + word[1:] for word in words.split()) or "Record"
     name = f"T{name}" if name[0].isdigit() else name

@@ -1,15 +1,16 @@
-"""Publishes a batch in one transaction, on the driver, when all of its tasks are done.
+"""Publishes a batch in one transaction, on the driver, after all of its tasks are done.
 
-A stream's transaction also holds a marker with the number of its batch. Spark commits a batch again
-after the driver died between its commit and Spark's own note of it; it may have other rows in other
-tasks. Then the marker exists, and nothing is published. This order makes it correct:
+A stream's transaction also holds a marker with the number of its batch. If the driver dies after
+its commit and before Spark has recorded it, Spark commits the batch again, possibly with other rows
+in other tasks. Then the marker exists, and nothing is published. The order of the steps ensures
+this:
 
-1. Take over the transactional id, which is made of the query's id. The coordinator decides what an
-   earlier driver left open, and from here on refuses that driver.
-2. Read the marker. Whatever was committed before is visible now.
+1. Initialize the transactional id, which contains the query's id. The coordinator ends an
+   earlier driver's open transaction, and fences that driver from then on.
+2. Read the marker. Everything that was committed earlier is visible now.
 3. Publish the batches and the marker, and commit.
 
-If it is unknown whether the commit took place, the same steps find out.
+If the outcome of the commit is unknown, repeating these steps resolves it.
 """
 
 import time
@@ -38,25 +39,25 @@ _TIMEOUT_MAX_MS: Final = 900_000
 """Kafka's default of transaction.max.timeout.ms."""
 
 _BYTES_A_MS: Final = 2_000
-"""How fast publishing is expected to be at least, for the transaction's timeout."""
+"""The lowest speed that is expected for publishing, which determines the transaction's timeout."""
 
 _DECIDED_ANEW: Final = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
-"""A broker and this producer disagree about the written records: the transaction is aborted and
-tried again."""
+"""Errors by which a broker and this producer disagree about the written records: the transaction is
+aborted and tried again."""
 
 
 class CheckpointTooOld(SparkError):
-    """The query's checkpoint is older than what the query has published."""
+    """The query's checkpoint is older than the last batch that the query has published."""
 
 
 async def publish_batch(
     options: SinkOptions, query_id: str, batch_id: int, messages: Sequence[SealedMessage]
 ) -> bool:
-    """Publishes a stream's batch unless it is published already, which is False.
+    """Publish a stream's batch. Returns False if it is already published.
 
     Raises CheckpointTooOld, MarkerUnreadable, StagingFailed, KafkaError, ClientError.
     """
@@ -71,7 +72,7 @@ async def publish_batch(
 
 
 def worth_another(error: Exception) -> bool:
-    """Whether the same transaction may succeed when it is tried again."""
+    """Whether the same transaction may succeed if it is tried again."""
     if isinstance(error, KafkaError):
         return error.retriable or error.code in _DECIDED_ANEW
     return isinstance(error, ClientError)
@@ -92,7 +93,7 @@ async def _publish_batch(
 
 
 class BatchCommit:
-    """The transaction of a stream's batch, on the driver. Lives in the process's loop
+    """The transaction of a stream's batch, on the driver. Runs in the process's loop
     (pk.spark.connections)."""
 
     def __init__(
@@ -108,7 +109,8 @@ class BatchCommit:
         self._identity, self._transactions = open_transactions(cluster, options, query_id, size)
 
     async def take_over(self) -> bool:
-        """Keeps earlier drivers from publishing the batch. False if it is published already.
+        """Fence earlier drivers, so that they cannot publish the batch. Returns False if the batch
+        is already published.
 
         Raises CheckpointTooOld, MarkerUnreadable, KafkaError, ClientError.
         """
@@ -128,14 +130,14 @@ class BatchCommit:
         return False
 
     def leave(self) -> None:
-        """Ends without publishing."""
+        """End the transaction without publishing."""
         self._transactions.leave()
 
     async def publish(
         self, messages: Sequence[SealedMessage], records: int, files: Sequence[str] = ()
     ) -> None:
-        """Publishes messages with the batch's marker, which has the number of the batch's records.
-        Deletes the markers of files. Needs what `take_over` did.
+        """Publish messages together with the batch's marker, which has the number of the batch's
+        records, and delete the markers of `files`. `take_over` must have been called.
 
         Raises StagingFailed, KafkaError, ClientError.
         """
@@ -156,7 +158,8 @@ class BatchCommit:
 
 
 async def publish_job(options: SinkOptions, job_id: str, messages: Sequence[SealedMessage]) -> None:
-    """Publishes all of a batch job. Raises StagingFailed, KafkaError, ClientError."""
+    """Publish the records of a batch job, in one transaction. Raises StagingFailed, KafkaError,
+    ClientError."""
     cluster = await connections().cluster(options.bootstrap, options.config)
     identity, transactions = open_transactions(cluster, options, job_id, size_of(messages))
     await transactions.begin()
@@ -170,26 +173,27 @@ async def publish_job(options: SinkOptions, job_id: str, messages: Sequence[Seal
 
 
 async def open_publisher(options: SinkOptions) -> Publisher:
-    """A publisher without transactions, for a task that may repeat records. Raises KafkaError,
+    """Open a publisher without transactions, for a task that may repeat records. Raises KafkaError,
     ClientError."""
     cluster = await connections().cluster(options.bootstrap, options.config)
     return Publisher(cluster, options.config, await new_identity(cluster, options.config))
 
 
 async def publish_sealed(publisher: Publisher, sealed: Sealed) -> None:
-    """Publishes what a task sealed. Raises KafkaError, ClientError."""
+    """Publish the batches that a task sealed. Raises KafkaError, ClientError."""
     await publisher.publish(by_partition([SealedMessage.of(sealed)]))
 
 
 def size_of(messages: Sequence[SealedMessage]) -> int:
-    """The bytes of messages."""
+    """The size of messages in bytes."""
     return sum(section.size for message in messages for section in message.sections)
 
 
 def open_transactions(
     cluster: Cluster, options: SinkOptions, name: str, size: int
 ) -> tuple[Identity, Transactions]:
-    """A producer with the transactional id of `name`, for transactions of about `size` bytes."""
+    """A producer's identity, and its transactions of about `size` bytes. The transactional id
+    contains `name`."""
     config = replace(options.config, transactional_id=f"pk-spark-{name}")
     if "transaction.timeout.ms" not in options.client:
         timeout_ms = min(_TIMEOUT_MS + size // _BYTES_A_MS, _TIMEOUT_MAX_MS)
@@ -199,8 +203,8 @@ def open_transactions(
 
 
 async def abort(transactions: Transactions, error: BaseException) -> None:
-    """Ends the transaction, so that readers need not wait for its timeout; `error` is what
-    counts."""
+    """Abort the transaction after `error`, so that readers need not wait for its timeout. Errors of
+    the abort itself are ignored."""
     if isinstance(error, TransactionOutcomeUnknown) or not isinstance(error, Exception):
         transactions.leave()
         return
@@ -211,7 +215,8 @@ async def abort(transactions: Transactions, error: BaseException) -> None:
 
 
 def by_partition(messages: Sequence[SealedMessage]) -> dict[TopicPartition, Iterator[bytearray]]:
-    """The batches of each partition, in the order of the tasks; read when they are needed."""
+    """The batches of each partition, in the order of the tasks. They are read as they are
+    needed."""
     sections: dict[TopicPartition, list[tuple[SealedMessage, int]]] = {}
     for message in messages:
         for index, section in enumerate(message.sections):

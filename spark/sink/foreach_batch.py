@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FOLDER: Final = "pk-sealed"
-"""The directory of sealed rows in the checkpoint."""
+"""The directory in the checkpoint for sealed rows."""
 
 _COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 _QUERY: Final = "sql.streaming.queryId"
@@ -73,7 +73,7 @@ def write_batch(
     kind: Callable[..., LargeBatch] = LargeBatch,
     lanes_kind: "Callable[..., PublishLanes] | None" = None,
 ) -> None:
-    """See `pk.spark.write_batch`. `kind` and `lanes_kind` make the batch and the function of the
+    """See `pk.spark.write_batch`. `kind` and `lanes_kind` create the batch and the function of the
     second job."""
     if query_id is None:
         query_id = _query_id(frame.sparkSession, store_at(checkpoint))
@@ -102,8 +102,8 @@ def write_batch(
 
 
 def _query_id(spark: "SparkSession", checkpoint: Store) -> str:
-    """The id of the query that runs in this thread. Raises OptionError."""
-    with suppress(PySparkException):  # a session of Spark Connect has no context
+    """The id of the query that is running in this thread. Raises OptionError."""
+    with suppress(PySparkException):  # a session of Spark Connect has no SparkContext
         found = spark.sparkContext.getLocalProperty(_QUERY)
         if found is not None:
             return found
@@ -118,7 +118,7 @@ def _query_id(spark: "SparkSession", checkpoint: Store) -> str:
 
 @dataclass(frozen=True)
 class SealRows:
-    """A function for `mapInArrow`: takes rows, yields the parts that hold them sealed."""
+    """A function for `mapInArrow` that seals rows and yields the parts that contain them."""
 
     options: SinkOptions
     encoders: tuple[Any, ...]
@@ -144,12 +144,12 @@ class SealRows:
 
 @dataclass(frozen=True)
 class PublishLanes:
-    """A function for `mapInArrow`: takes numbers of lanes, and publishes these."""
+    """A function for `mapInArrow` that takes numbers of lanes and publishes these lanes."""
 
     options: SinkOptions
     store: Store
     listed: str
-    """The name of the list."""
+    """The path of the list in the store."""
 
     lanes: list[int]
 

@@ -1,16 +1,17 @@
-"""A stream's batch that `foreachBatch` writes to topics: once, regardless of its size.
+"""Writes a stream's batch to topics in `foreachBatch`, exactly once and regardless of its size.
 
-A task that seals more than a limit keeps it in files. If the whole batch is small, the driver
-publishes it in one transaction with the batch's marker (pk.spark.sink.commit). For a larger one the
-driver makes a list of the files, in one conditional step. From then on, the list defines the batch,
-and nothing of it is computed again: executors publish the files, each with a marker of its own
-(pk.spark.sink.publish_files), and at last the driver writes the batch's marker.
+A task that seals more than a limit writes files. If the whole batch is small, the driver publishes
+it in one transaction with the batch's marker (pk.spark.sink.commit). For a larger batch the driver
+creates a list of the files, atomically and only if there is none. From then on, the list defines
+the batch, and no part of it is computed again: executors publish the files, each with its own
+marker (pk.spark.sink.publish_files), and finally the driver writes the batch's marker.
 
-Two drivers may run the same batch by mistake, one of which stood still for any time. This order
-keeps them apart. The first driver that makes the list decides what the batch is. A driver that has
-made or found a list takes over the query's transactional id, and only then looks whether the batch
-is published. A driver that publishes the batch itself takes over that id too, and only then looks
-whether there is a list. So one of two drivers always sees what the other did, or is refused.
+Two drivers may run the same batch by mistake, one of them after a pause of any length. The order of
+the steps prevents conflicts. The first driver that creates the list determines the contents of the
+batch. A driver that has created or found a list initializes the query's transactional id, and only
+then checks whether the batch is published. A driver that publishes the batch itself initializes
+that id too, and only then checks whether there is a list. So one of the two drivers always sees the
+other's result, or is fenced.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +37,7 @@ LIST: Final = "files.json"
 _ATTEMPTS: Final = 3
 
 _swept: Final[set[str]] = set()
-"""The directories from which this process has removed what earlier ones left."""
+"""The directories from which this process has removed leftovers of earlier processes."""
 
 
 class LargeBatch:
@@ -50,8 +51,8 @@ class LargeBatch:
         batch_id: int,
         driver_bytes: int | None = DRIVER_BYTES,
     ) -> None:
-        """`driver_bytes` is the limit above which executors publish; None means that the driver
-        always does."""
+        """`driver_bytes` is the size above which executors publish; None means that the driver
+        always publishes."""
         self.options = options
         self.store = store
         self.query_id = query_id
@@ -64,11 +65,11 @@ class LargeBatch:
         seal: Callable[[], Iterable[Part]],
         publish: Callable[[SealedList], None],
     ) -> None:
-        """Writes the batch unless it is written. `seal` computes it; `publish` has executors
-        publish the files of a list, and returns when all of them have a marker.
+        """Write the batch, unless it is already written. `seal` computes the batch; `publish` runs
+        a job that publishes the files of a list, and returns when all of them have a marker.
 
-        Raises CheckpointTooOld, MarkerUnreadable, StagingFailed, KafkaError, ClientError, and what
-        `seal` and `publish` raise.
+        Raises CheckpointTooOld, MarkerUnreadable, StagingFailed, KafkaError, ClientError, and the
+        errors of `seal` and `publish`.
         """
         listed = self.listed()
         has_files = False
@@ -90,7 +91,7 @@ class LargeBatch:
         self.remove(has_files)
 
     def listed(self) -> SealedList | None:
-        """The list, if there is one. Raises StagingFailed."""
+        """The list of files; None if there is none. Raises StagingFailed."""
         url = self.store.url_of(f"{self.folder}/{LIST}")
         try:
             return SealedList.decode(self.store.read(f"{self.folder}/{LIST}"))
@@ -100,8 +101,8 @@ class LargeBatch:
             raise StagingFailed(f"{url} cannot be read: {e}") from e
 
     def publish_here(self, parts: Sequence[Part], size: int) -> SealedList | None:
-        """Publishes the batch from this process, unless it is published. If a list exists by then,
-        returns that list instead."""
+        """Publish the batch from this process, unless it is already published. If another driver
+        has created a list, return that list instead."""
         messages = [message_of(self.store, part) for part in parts]
         records = sum(part.records for part in parts)
 
@@ -119,13 +120,14 @@ class LargeBatch:
         return _patiently(attempt)
 
     def make_list(self, parts: Sequence[Part]) -> SealedList:
-        """Makes the list, or finds that another driver has made one. Raises StagingFailed."""
+        """Write all parts to files and create the list, unless another driver has created one.
+        Returns the batch's list. Raises StagingFailed."""
         files = self._files(parts)
         listed = connections().run(self._list_of, files)
         return self.add_list(listed)
 
     def add_list(self, listed: SealedList) -> SealedList:
-        """Makes the list if there is none; the existing list. Raises StagingFailed."""
+        """Create the list if there is none, and return the existing one. Raises StagingFailed."""
         try:
             self.store.add(f"{self.folder}/{LIST}", listed.encode())
         except FileExistsError:
@@ -136,8 +138,8 @@ class LargeBatch:
         return listed
 
     def publish_listed(self, listed: SealedList, publish: Callable[[SealedList], None]) -> None:
-        """Has the files of a list published, and then writes the batch's marker, unless the batch
-        is published."""
+        """Publish the files of a list with executors, and then write the batch's marker, unless the
+        batch is already published."""
         commit = _patiently(lambda: self._taken_over(0))
         if commit is None:
             return
@@ -146,7 +148,8 @@ class LargeBatch:
         first: list[BatchCommit] = [commit]
 
         def attempt() -> None:
-            # No other driver came between, so the first attempt need not take over again.
+            # The first attempt uses the transactional id as initialized above; later ones
+            # initialize it again.
             commit = first.pop() if first else self._taken_over(0)
             if commit is not None:
                 connections().run(commit.publish, (), listed.records, names)
@@ -154,8 +157,8 @@ class LargeBatch:
         _patiently(attempt)
 
     def remove(self, has_files: bool) -> None:
-        """Removes the batch's files. The first time in a process, also those that earlier ones have
-        left. Raises StagingFailed."""
+        """Remove the batch's files. The first call in a process also removes those of earlier
+        batches. Raises StagingFailed."""
         url = self.store.url_of(self.query_id)
         try:
             if has_files:
@@ -172,7 +175,7 @@ class LargeBatch:
             raise StagingFailed(f"the sealed records in {url} cannot be removed: {e}") from e
 
     def _taken_over(self, size: int) -> BatchCommit | None:
-        """The right to publish the batch; None if it is published."""
+        """The initialized transaction of the batch; None if the batch is already published."""
 
         async def take_over() -> BatchCommit | None:
             options = self.options
@@ -206,7 +209,7 @@ class LargeBatch:
 
 
 def _patiently(attempt: Callable[[], T]) -> T:
-    """Makes some attempts, as long as another is worth it."""
+    """Repeat an attempt as long as another one may succeed, at most `_ATTEMPTS` times."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return attempt()

@@ -1,17 +1,17 @@
-"""The marker of the batch that a query published last: a record in a compacted topic, keyed by the
+"""The marker of the last batch that a query published: a record in a compacted topic, keyed by the
 query's id.
 
-It is written in the transaction that publishes the batch, so one is never there without the other.
-A committed group offset would be a marker too, but brokers drop those of a group without members
-after a week.
+It is written in the transaction that publishes the batch, so neither is ever visible without the
+other. A committed offset of a group could serve as a marker too, but brokers delete the offsets of
+a group without members after a week.
 
 If executors publish a batch, each of its files has a marker too, written in the file's own
 transaction (pk.spark.sink.publish_files). The marker of the batch deletes them.
 
-The topic grows by a record for each batch until it is compacted, so it is read from its end: a
-query that runs finds its marker there. It must not be missed. Transactions of other queries share
-the partition, and a reader of committed records stops before the first that is open; so it waits
-until every transaction that was open when it began has ended.
+The topic grows by one record for each batch until it is compacted, so it is read from its end,
+where a running query finds its marker. The marker must not be missed. Other queries have
+transactions in the same partition, and a read_committed reader stops before the first open one; so
+it waits until every transaction that was open when it began has ended.
 """
 
 import json
@@ -52,18 +52,18 @@ _WAIT_MS: Final = 120_000
 
 
 class MarkerUnreadable(SparkError):
-    """It cannot be decided whether a batch was published."""
+    """It is unknown whether a batch was published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The last batch of a query that was published."""
+    """The last batch that a query published."""
 
     batch_id: int
     records: int
 
     def encode(self, query_id: str, now_ms: int) -> bytearray:
-        """A record batch that holds the marker."""
+        """A record batch with the marker."""
         value = json.dumps({"batch": self.batch_id, "records": self.records}).encode()
         return build_batch([(now_ms, query_id.encode(), value, ())])
 
@@ -74,7 +74,7 @@ def file_key(query_id: str, name: str) -> bytes:
 
 
 def encode_file(query_id: str, name: str, records: int, now_ms: int) -> bytearray:
-    """A record batch that holds the marker of a file."""
+    """A record batch with the marker of a file."""
     value = json.dumps({"records": records}).encode()
     return build_batch([(now_ms, file_key(query_id, name), value, ())])
 
@@ -87,7 +87,7 @@ def encode_deletes(query_id: str, names: Sequence[str], now_ms: int) -> Iterator
 
 
 class Markers:
-    """Finds the topic's partition of a query, and the query's marker in it."""
+    """The markers of one query, and the partition that contains them."""
 
     def __init__(self, cluster: Cluster, options: SinkOptions, query_id: str) -> None:
         self._cluster = cluster
@@ -96,7 +96,7 @@ class Markers:
         self._query_id = query_id
 
     async def partition(self) -> TopicPartition:
-        """The partition of the query's markers; creates the topic if it is missing. Raises
+        """The partition of the query's markers. Creates the topic if it is missing. Raises
         KafkaError, ClientError."""
         await self._cluster.refresh([TOPIC])
         if self._cluster.metadata.topics[TOPIC].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -111,8 +111,9 @@ class Markers:
         return TopicPartition(TOPIC, partition_for_key(self._query_id.encode(), count))
 
     async def _create(self) -> None:
-        """Creates the topic with as many replicas as Kafka's own topics have, three, or one for
-        each broker; more if that is the cluster's default. Raises KafkaError, ClientError."""
+        """Create the topic with three replicas, as Kafka's internal topics have, but not more than
+        there are brokers; or with the cluster's default if that is more. Raises KafkaError,
+        ClientError."""
         new = NewTopic(TOPIC, PARTITIONS, configs=_CONFIGS)
         brokers = self._cluster.metadata.brokers
         tried = await self._admin.create_topics([new], validate_only=True)
@@ -121,8 +122,8 @@ class Markers:
         made.value(TOPIC)
 
     async def last(self, partition: TopicPartition) -> Marker | None:
-        """The query's marker; None before its first batch. Raises MarkerUnreadable, KafkaError,
-        ClientError."""
+        """The query's last marker; None before its first batch. Raises MarkerUnreadable,
+        KafkaError, ClientError."""
         begin, end = await self.bounds(partition, IsolationLevel.READ_UNCOMMITTED)
         stop, length = end, _TAIL
         while stop > begin:
@@ -134,8 +135,8 @@ class Markers:
         return None
 
     async def files(self, tp: TopicPartition, start: int) -> tuple[set[str], int]:
-        """The names of the files that have a marker from `start` on, and the last batch that has
-        one there, else -1. Raises MarkerUnreadable, KafkaError, ClientError."""
+        """The names of the files that have a marker at or after offset `start`, and the last batch
+        that has one there; -1 if none has. Raises MarkerUnreadable, KafkaError, ClientError."""
         begin, end = await self.bounds(tp, IsolationLevel.READ_UNCOMMITTED)
         if not begin <= start <= end:
             raise MarkerUnreadable(
@@ -159,7 +160,8 @@ class Markers:
         return Marker(int(value["batch"]), int(value["records"]))
 
     async def bounds(self, tp: TopicPartition, isolation: IsolationLevel) -> tuple[int, int]:
-        """The start and the end of the partition for a reader. Raises KafkaError, ClientError."""
+        """The start and the end offset of the partition for a reader. Raises KafkaError,
+        ClientError."""
         begin, end = [
             listed(await self._admin.list_offsets({tp: at}, isolation=isolation), tp).offset
             for at in (EARLIEST, LATEST)
@@ -169,9 +171,10 @@ class Markers:
     async def read(
         self, tp: TopicPartition, start: int, stop: int, wanted: Callable[[bytes], bool]
     ) -> list[tuple[bytes, bytes]]:
-        """The committed keys and values from `start` to `stop` whose key is `wanted`, in order.
+        """Read the committed keys and values from `start` to `stop` whose keys are `wanted`, in
+        order.
 
-        Waits until all transactions there are decided. Raises MarkerUnreadable, KafkaError,
+        Waits until all transactions in this range have ended. Raises MarkerUnreadable, KafkaError,
         ClientError.
         """
         options = ReadOptions(

@@ -1,9 +1,9 @@
-"""The message of a task to the driver: its sealed batches, in the message itself or in a file.
+"""A task's message to the driver: its sealed batches, in the message itself or in a file.
 
-Spark collects the messages of all tasks on the driver and fails a job whose results exceed
-`spark.driver.maxResultSize` together, and no task knows how many others there are. So the first
-tasks may hand over much and the later ones less and less, so that all of them together stay below
-half of that size, regardless of their number; the rest is staged.
+Spark collects the messages of all tasks on the driver, and fails a job whose results together
+exceed `spark.driver.maxResultSize`; no task knows how many other tasks there are. So the first
+tasks have high limits and later tasks have lower and lower ones, so that all messages together stay
+below half of that size, regardless of the number of tasks. The rest is staged.
 """
 
 import re
@@ -21,7 +21,7 @@ from pk.spark.errors import SparkError
 from pk.spark.sink.seal import Sealed
 
 INLINE_BYTES: Final = 32 << 20
-"""The size limit of a message; larger contents are staged."""
+"""The largest size of a message in bytes; more is staged."""
 
 _RESULTS_BYTES: Final = 1 << 30
 """Spark's default of spark.driver.maxResultSize."""
@@ -31,11 +31,11 @@ _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
 class StagingFailed(SparkError):
-    """A staged file cannot be written, or the driver does not find it."""
+    """A staged file cannot be written, read or removed."""
 
 
 class Section(NamedTuple):
-    """Record batches of one partition among a task's."""
+    """The record batches of one partition among the batches of a task."""
 
     topic: str
     partition: int
@@ -46,7 +46,7 @@ class Section(NamedTuple):
 
 @dataclass
 class SealedMessage(WriterCommitMessage):
-    """A task's commit message: its batches, or the file that holds them."""
+    """A task's commit message: its batches, or the name of the file that contains them."""
 
     sections: list[Section]
     data: bytes | None
@@ -57,7 +57,7 @@ class SealedMessage(WriterCommitMessage):
 
     @classmethod
     def of(cls, sealed: Sealed | None, query_id: str | None = None) -> "SealedMessage":
-        """A message of one section, or of none."""
+        """A message with one section, or with none."""
         sections: list[Section] = []
         if sealed is not None:
             size = len(sealed.data)
@@ -70,7 +70,7 @@ class SealedMessage(WriterCommitMessage):
         return sum(section.records for section in self.sections)
 
     def batches(self, section: Section) -> Iterator[bytearray]:
-        """The record batches of a section, each a copy. Raises StagingFailed, CorruptBatch."""
+        """Yield copies of the record batches of a section. Raises StagingFailed, CorruptBatch."""
         if self.data is not None:
             raw = self.data[section.position : section.position + section.size]
         else:
@@ -98,14 +98,15 @@ class SealedMessage(WriterCommitMessage):
 
 
 def inline_limit(task: int, results_bytes: str | None, all_bytes: int | None = None) -> int:
-    """How many bytes task number `task` may put in its message. `results_bytes` is
-    spark.driver.maxResultSize, `all_bytes` the limit of all messages together."""
+    """The number of bytes that task number `task` may put in its message. `results_bytes` is
+    spark.driver.maxResultSize, `all_bytes` the limit for all messages together."""
     match = _SIZE.fullmatch(results_bytes or "")
     total = int(match[1]) << _SHIFTS[match[2].lower()] if match else 0
     most = min(INLINE_BYTES, (total or _RESULTS_BYTES) // 32)
     if all_bytes is not None:
         most = min(most, all_bytes // 16)
-    # Eight tasks with the most, then less with the square: sixteen times the most at the very most.
+    # Eight tasks have the full limit, and later limits fall with the square of the number: together
+    # less than sixteen times the full limit.
     return most if task < 8 else most * 64 // (task * task)
 
 
@@ -117,8 +118,8 @@ def collect(
     name: str,
     query_id: str | None,
 ) -> SealedMessage:
-    """The message of a task. Beyond `limit` bytes they go to a file `name` in `place`. Raises
-    StagingFailed."""
+    """Collect the batches of a task in a message. If they have more than `limit` bytes, they are
+    written to a file `name` in `place`. Raises StagingFailed."""
     sections: list[Section] = []
     parts: list[bytearray] = []
     position = 0
@@ -154,8 +155,7 @@ def _create(staged: str) -> Any:
 def remove_staged(
     messages: Iterable[SealedMessage | None], folder: str | None, batch_id: int | None = None
 ) -> None:
-    """Removes the staged files of a write's tasks, also in `folder`, where losing attempts may have
-    left files.
+    """Remove the staged files of a write's tasks, and those that failed attempts left in `folder`.
 
     `batch_id` limits this to that batch and earlier ones. Raises StagingFailed.
     """
@@ -178,7 +178,7 @@ def remove_staged(
 
 
 def _file_system(place: str) -> tuple[Any, str]:
-    """The file system of a path or URL, and the path in it. Raises StagingFailed."""
+    """The file system for a path or URL, and the path in it. Raises StagingFailed."""
     if "://" not in place and not place.startswith("file:"):
         return fs.LocalFileSystem(), place
     uri = re.sub(r"^s3[an]:", "s3:", re.sub(r"^file:/+", "file:///", place))

@@ -1,7 +1,8 @@
-"""The partitions of a column of keys, as Java's producer chooses them, without a Python object a
-key.
+"""Computes the partitions of a column of keys as Java's producer does, without a Python object for
+each key.
 
-murmur2 takes a key four bytes at a time, so word n of all keys that have one is mixed in at once.
+murmur2 processes a key in words of four bytes, so word n of all keys that have one is processed at
+once.
 """
 
 from typing import Any, Final
@@ -27,7 +28,7 @@ def _murmur2(keys: pa.Array) -> Words:
     _, offsets_buffer, data_buffer = keys.buffers()
     count, first = len(keys), keys.offset
     offsets = np.frombuffer(offsets_buffer, np.int32)[first : first + count + 1].astype(np.int64)
-    # A word of four bytes may be read anywhere in the padding.
+    # The last word of a key may be read beyond the end of the data, so add padding.
     raw = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
     data: npt.NDArray[np.uint8] = np.concatenate((raw, np.zeros(4, np.uint8)))
     at, size = offsets[:-1].copy(), np.diff(offsets)

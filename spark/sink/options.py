@@ -1,8 +1,8 @@
 """The options of writing with the `pk` data source, and the columns that it writes.
 
-Names are those of Spark's own Kafka sink. Producer configs that have no effect here are refused
-with the reason: tasks seal whole batches, so nothing lingers, and the options cannot change how a
-write is exactly once.
+The names are the same as in Spark's own Kafka sink. Producer configs that would have no effect are
+refused with the reason: tasks seal whole batches, so `linger.ms` does not apply, and no config may
+weaken the guarantee of a write.
 """
 
 import re
@@ -27,12 +27,13 @@ from pk.net.client.config import AdminConfig, ProducerConfig, keys, parse
 from pk.spark.errors import OptionError
 
 BATCH_BYTES: Final = 512 * 1024
-"""The default of `batch.size`: a task seals many records at once."""
+"""The default of `batch.size`, which is large because a task seals many records at once."""
 
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _NAMES: Final = ("topic", "delivery", "stagingLocation", "checkpointLocation", "queryName")
 _BATCH_NAMES: Final = ("queryId", "batchId")
-"""checkpointLocation and queryName are Spark's own: it hands them on."""
+"""Options for `foreachBatch`. (Spark passes on its own options checkpointLocation and
+queryName.)"""
 
 _QUERY_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _BATCH_ID: Final = re.compile(r"[0-9]{1,18}")
@@ -75,7 +76,7 @@ class Delivery(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """The identity of a stream's batch; a batch that was written before is skipped."""
+    """The identity of a stream's batch; a batch that is already written is skipped."""
 
     query_id: str
     batch_id: int
@@ -83,34 +84,34 @@ class StreamBatch:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The parsed options of a write. `client` has producer configs by Kafka's names."""
+    """The parsed options of a write. `client` has producer configs under Kafka's names."""
 
     bootstrap: str
     client: Mapping[str, str] = field(default_factory=dict)
     topic: str | None = None
-    """The topic of all rows; None means the one in the column `topic`."""
+    """The topic for all rows; None means the topic in the column `topic`."""
 
     delivery: Delivery = Delivery.EXACTLY_ONCE
     batch: "StreamBatch | None" = None
-    """The batch of a stream that a batch job writes, in `foreachBatch`."""
+    """The stream's batch that a batch job in `foreachBatch` writes."""
 
     staging: str | None = None
-    """A directory or URL that driver and executors share, for batches that a task does not hand
-    directly to the driver."""
+    """A directory or URL that the driver and the executors share, for batches that do not fit in a
+    task's message."""
 
     @property
     def config(self) -> ProducerConfig:
-        """`client` parsed. Raises ConfigError."""
+        """The parsed configs of `client`. Raises ConfigError."""
         return parse(ProducerConfig, {"batch.size": BATCH_BYTES, **self.client})
 
     @property
     def admin_config(self) -> dict[str, str]:
-        """The configs of `client` that apply to an admin client too."""
+        """The configs of `client` that also apply to an admin client."""
         return {name: value for name, value in self.client.items() if name in keys(AdminConfig)}
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Parses the options that Spark passes. Raises OptionError, ConfigError."""
+    """Parse the options that Spark passes. Raises OptionError, ConfigError."""
     given = {name.lower(): str(value) for name, value in options.items()}
     names = {name.lower(): name for name in (*_NAMES, *_BATCH_NAMES)}
     for name in given:
@@ -134,7 +135,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         batch=_batch(given),
         staging=_staging(given),
     )
-    _ = parsed.config  # refuses bad values now, in the driver
+    _ = parsed.config  # checks the configs now, in the driver
     return parsed
 
 
@@ -174,7 +175,7 @@ def _staging(given: Mapping[str, str]) -> str | None:
         place = f"{given['checkpointlocation'].rstrip('/')}/pk-staging"
     else:
         return None
-    # A task may run in another directory than the driver.
+    # A task may have another working directory than the driver.
     return place if "://" in place or place.startswith("file:") else str(Path(place).absolute())
 
 
@@ -182,8 +183,8 @@ _TEXT: Final = (StringType, BinaryType)
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raises OptionError unless the rows have the columns of a record. Columns of other names are
-    left out, as in Spark."""
+    """Raise OptionError unless the rows have the columns of a record. Other columns are ignored, as
+    in Spark."""
     fields = {f.name: f for f in schema.fields}
     if "value" not in fields:
         raise OptionError("the rows need a column value, a string or binary")

@@ -1,9 +1,9 @@
 """Sends sealed batches to the leaders of their partitions, under one producer's identity.
 
 Each partition has one batch in flight, so a batch that is sent again cannot overtake another, and a
-broker that had it already recognizes its sequence number (KIP-98). A request holds a batch of each
-partition that its leader leads. Batches that a leader refuses for now, or that a connection loses,
-are sent again after a metadata refresh.
+broker that already has it recognizes its sequence number (KIP-98). A request contains one batch of
+each partition of its leader. Batches that fail with a retriable error or a lost connection are sent
+again after a metadata refresh.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +40,7 @@ _ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
 
 
 class Identity:
-    """A producer id and its epoch: all that a transaction needs to know about a producer."""
+    """A producer id and its epoch, in the form that `Transactions` needs."""
 
     def __init__(self) -> None:
         self.producer_id = -1
@@ -51,7 +51,7 @@ class Identity:
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
 
     def abort(self, error: Exception) -> None:
-        """Nothing waits to be sent between transactions."""
+        """Do nothing: between transactions, no records wait to be sent."""
 
     def fail(self, error: Exception) -> None:
         if self.fatal is None:
@@ -59,7 +59,7 @@ class Identity:
 
 
 async def new_identity(cluster: Cluster, config: ProducerConfig) -> Identity:
-    """An idempotent producer without transactions. Raises KafkaError, ClientError."""
+    """Create an idempotent producer without transactions. Raises KafkaError, ClientError."""
     identity = Identity()
 
     async def ask() -> None:
@@ -75,7 +75,7 @@ async def new_identity(cluster: Cluster, config: ProducerConfig) -> Identity:
 
 @dataclass(slots=True)
 class _Queue:
-    """The unsent batches of one partition; `head` is next, or in flight."""
+    """The unsent batches of one partition; `head` is the next one, or in flight."""
 
     partition: TopicPartition
     rest: Iterator[bytearray]
@@ -84,7 +84,8 @@ class _Queue:
 
 
 class Publisher:
-    """Sends batches to partitions; with `transactions` as part of the open transaction. One use."""
+    """A publisher of batches, with `transactions` as part of the open transaction. Valid for one
+    epoch of the producer."""
 
     def __init__(
         self,
@@ -103,10 +104,10 @@ class Publisher:
         self._fatal: Exception | None = None
 
     async def publish(self, batches: Mapping[TopicPartition, Iterable[bytearray]]) -> None:
-        """Sends each partition's batches in order, and returns once all are acknowledged.
+        """Send each partition's batches in order, and return once all are acknowledged.
 
-        Raises KafkaError and ClientError if a partition made no progress for
-        `delivery.timeout.ms`, or never will. Continues the sequences of earlier calls.
+        Sequence numbers continue those of earlier calls. Raises KafkaError and ClientError after
+        `delivery.timeout.ms` without progress, or for an error that is not retriable.
         """
         pending: list[_Queue] = []
         for tp, given in batches.items():
@@ -151,7 +152,8 @@ class Publisher:
             self._problem = e
 
     async def _send_all(self, queues: list[_Queue]) -> None:
-        """Sends to all leaders at once, until each is done or refuses."""
+        """Send to all leaders at once, until each partition's batches are acknowledged or
+        refused."""
         by_leader: dict[int, list[_Queue]] = {}
         for queue in queues:
             node_id, _ = self._cluster.metadata.leader(queue.partition)
@@ -175,7 +177,8 @@ class Publisher:
                         break
                     taken.append(queue)
                 went = await self._send(connection, taken)
-                # Queues that were sent go behind the others; refused ones wait for new metadata.
+                # Partitions that were sent go to the end of the list; refused ones wait for new
+                # metadata.
                 queues = [*queues[len(taken) :], *(q for q in taken if q in went and q.head)]
         except (ClientError, ProtocolError) as e:
             self._problem = e
@@ -188,7 +191,8 @@ class Publisher:
             self._fatal = e
 
     async def _send(self, connection: Connection, queues: list[_Queue]) -> list[_Queue]:
-        """One request; the queues whose batch is in the log now, each with its next batch."""
+        """Send one request. Returns the queues whose batch is now in the log, each advanced to its
+        next batch."""
         topics: dict[str, TopicProduceData] = {}
         metadata = self._cluster.metadata
         for queue in queues:
@@ -207,14 +211,15 @@ class Publisher:
         )
         low, high = 7, 32_767
         if transactions is not None:
-            # A produce of version 12 or later adds its partition to the transaction (KIP-890).
+            # A Produce request of version 12 or later adds its partitions to the transaction
+            # (KIP-890).
             low, high = (12, 32_767) if transactions.adds_by_itself else (7, 11)
         if any(topic.topic_id == ZERO_UUID for topic in topics.values()):
             high = min(high, 12)
         version = connection.version_of(_PRODUCE, low=low, high=high)
         response = await connection.request(request, version=version)
         metadata.note_endpoints(response.node_endpoints)
-        # Use the request's names: the metadata's name for an id may have changed since.
+        # Use the names in the request: the metadata's name for an id may have changed since.
         names = {topic.topic_id: name for name, topic in topics.items()}
         answers = {
             TopicPartition(topic.name or names.get(topic.topic_id, ""), p.index): p
@@ -224,7 +229,8 @@ class Publisher:
         return [queue for queue in queues if self._settle(queue, answers.get(queue.partition))]
 
     def _settle(self, queue: _Queue, answer: Any) -> bool:
-        """Whether the batch in flight is in the log; then the next one is its queue's head."""
+        """Return whether the batch in flight is in the log, and if so advance the queue to its next
+        batch."""
         code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._moved_at = trio.current_time()
@@ -243,8 +249,8 @@ class Publisher:
         return False
 
     def _advance(self, queue: _Queue) -> bool:
-        """Makes the next batch the head, stamped with the producer's identity; False if there is
-        none."""
+        """Make the next batch the head, and write the producer's identity into it. Returns False if
+        there is no next batch."""
         if queue.head is not None:
             queue.sequence = (queue.sequence + read_header(queue.head).count) % SEQUENCES
         queue.head = next(queue.rest, None)

@@ -1,16 +1,17 @@
-"""Publishes the sealed files of a large batch from the executors: exactly once, and not one byte of
-them passes the driver.
+"""Publishes the sealed files of a large batch from the executors, exactly once and without sending
+them through the driver.
 
-A task publishes a lane: its files one after the other, each in a transaction of its own that also
-writes the file's marker. All of a lane's transactions have one transactional id, made of the
-query's id and the lane, which is part of a file's name. This order makes it correct:
+A task publishes a lane: its files one after the other, each in its own transaction, which also
+writes the file's marker. All transactions of a lane have the same transactional id, made of the
+query's id and the lane, which is part of the files' names. The order of the steps makes this
+exactly once:
 
-1. Take over the transactional id. The coordinator decides what an earlier task of the lane left
-   open, and from here on refuses that task.
-2. Read the markers of files. Whatever was committed before is visible now.
-3. Publish the files that have none, with their markers.
+1. Initialize the transactional id. The coordinator ends the open transaction of an earlier
+   task of the lane, and fences that task from then on.
+2. Read the markers of files. Everything that was committed earlier is visible now.
+3. Publish the files without markers, together with their markers.
 
-So a batch may be published as often as necessary, at any time after it was begun.
+So publishing a batch can be repeated as often as necessary, at any later time.
 """
 
 import time
@@ -36,13 +37,13 @@ _ATTEMPTS: Final = 3
 def lane_transactions(
     cluster: Cluster, options: SinkOptions, listed: SealedList, lane: int
 ) -> tuple[Identity, Transactions]:
-    """The producer of a lane."""
+    """The producer of a lane: its identity and transactions."""
     size = max((file.size for file in listed.lanes[lane]), default=0)
     return open_transactions(cluster, options, f"{listed.query_id}-lane-{lane}", size)
 
 
 async def publish_lane(options: SinkOptions, store: Store, listed: SealedList, lane: int) -> int:
-    """Publishes the files of a lane that have no marker, and returns their number.
+    """Publish the files of a lane that have no marker, and return their number.
 
     Raises MarkerUnreadable, StagingFailed, KafkaError, ClientError.
     """
@@ -61,8 +62,8 @@ async def publish_lane(options: SinkOptions, store: Store, listed: SealedList, l
 
 
 async def end_lanes(options: SinkOptions, listed: SealedList) -> None:
-    """Decides what earlier tasks of the lanes left open, so that readers of markers need not wait
-    for it. Raises KafkaError, ClientError."""
+    """End the open transactions of earlier tasks of the lanes, so that readers of markers need not
+    wait for them. Raises KafkaError, ClientError."""
     cluster = await connections().cluster(options.bootstrap, options.config)
     for lane in listed.lanes:
         _, transactions = lane_transactions(cluster, options, listed, lane)
@@ -71,7 +72,7 @@ async def end_lanes(options: SinkOptions, listed: SealedList) -> None:
 
 
 async def published_files(options: SinkOptions, listed: SealedList) -> set[str] | None:
-    """The names of the files that have a marker; None if the whole batch has.
+    """The names of the files that have a marker; None if the whole batch has one.
 
     Raises MarkerUnreadable, KafkaError, ClientError.
     """
@@ -89,7 +90,7 @@ async def published_files(options: SinkOptions, listed: SealedList) -> set[str] 
 
 
 class _LanePublisher:
-    """One attempt of a lane."""
+    """One attempt to publish a lane."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class _LanePublisher:
         lane: int,
     ) -> None:
         self.count = 0
-        """How many files this attempt has published."""
+        """The number of files that this attempt has published."""
 
         self._cluster = cluster
         self._options = options
@@ -126,7 +127,7 @@ class _LanePublisher:
     async def _publish(self, file: SealedFile) -> None:
         await self._transactions.begin()
         if self._publisher is None or self._epoch != self._identity.producer_epoch:
-            # Sequence numbers begin again with a new epoch, and only with one.
+            # Sequence numbers restart with a new epoch, and only then.
             self._epoch = self._identity.producer_epoch
             self._publisher = Publisher(
                 self._cluster, self._options.config, self._identity, self._transactions

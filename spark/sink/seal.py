@@ -1,9 +1,9 @@
-"""Rows into sealed record batches, in a task: everything of a record that its place in the log does
-not decide.
+"""Encodes rows as sealed record batches, in a task: complete except for the fields that are
+determined when they are published.
 
-Rows are gathered until they fill some batches, then sorted by topic and partition and encoded at
-once. The batches have no producer yet: the publisher gives them its identity and sequence numbers
-(pk.spark.sink.publish).
+Rows are collected until they fill several batches, and are then sorted by topic and partition and
+encoded together. The batches have no producer yet: the publisher adds its identity and the sequence
+numbers (pk.spark.sink.publish).
 """
 
 import time
@@ -22,17 +22,17 @@ from pk.spark.errors import SparkError
 from pk.spark.sink.murmur2 import Ints, partitions_for_keys
 
 ROWS_BYTES: Final = 16 << 20
-"""The bytes of rows that are sealed at once."""
+"""The size in bytes of the rows that are sealed together."""
 
 _compute: Final[Any] = pc
 
 
 class RowRefused(SparkError):
-    """A row cannot become a record."""
+    """A row cannot be converted to a record."""
 
 
 class Sealed(NamedTuple):
-    """Record batches of one partition, one after another, in the order of the rows."""
+    """Consecutive record batches of one partition, in the order of the rows."""
 
     topic: str
     partition: int
@@ -49,11 +49,11 @@ def seal(
     turn: int = 0,
     timestamps: bool = False,
 ) -> Iterator[Sealed]:
-    """The rows as record batches. Rows of a partition keep their order.
+    """Encode rows as record batches. The rows of a partition keep their order.
 
-    `partitions_of` gives the number of a topic's partitions. Rows without key and partition go to
-    one partition after another, beginning with number `turn`. `timestamps` gives records the times
-    of the column `timestamp`; otherwise all have the time of sealing. Raises RowRefused,
+    `partitions_of` returns the number of a topic's partitions. Rows without key and partition are
+    sent to the partitions in turn, beginning with number `turn`. With `timestamps`, records have
+    the times in the column `timestamp`; otherwise all have the time of sealing. Raises RowRefused,
     KafkaError(MESSAGE_TOO_LARGE).
     """
     sealer = _Sealer(topic, config, partitions_of, turn, timestamps)
@@ -137,7 +137,8 @@ class _Sealer:
             yield Sealed(topic, partition, piece.num_rows, data)
 
     def _partitions(self, topic: str, records: pa.RecordBatch, chosen: pa.Array) -> Ints:
-        """The partition of each row: the one it names, else its key's, else the next in turn."""
+        """The partition of each row: the one in its column, otherwise that of its key, otherwise
+        the next in turn."""
         count = self._partitions_of(topic)
         given = pc.fill_null(chosen, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         named = ~np.asarray(chosen.is_null())
@@ -159,7 +160,7 @@ class _Sealer:
         return np.where(named, given, found)
 
     def _in_turn(self, values: pa.Array, which: Any, count: int) -> Ints:
-        """One partition until a batch is full, then the next."""
+        """Assign rows to one partition until a batch is full, then to the next."""
         sizes = pc.fill_null(_compute.binary_length(values), 0).to_numpy().astype(np.int64)[which]
         block = np.cumsum(sizes + 16) // self._config.batch_size
         first = self._turn

@@ -1,8 +1,8 @@
-"""Sealed batches in files: what a batch keeps in the file system of its checkpoint.
+"""Writes sealed batches to files in the file system of the checkpoint.
 
-Partitions are divided into lanes, always in the same way, and a file has batches of one lane only.
-So the files of a lane, in their order, are all that is written to its partitions, and lanes can be
-published at the same time. A file's name is never used again, whichever attempt or run it is from.
+Partitions are divided into lanes, always in the same way, and a file contains batches of one lane
+only. So the files of a lane, in order, contain all records for its partitions, and lanes can be
+published in parallel. File names are unique, also between attempts and runs.
 """
 
 import json
@@ -18,12 +18,12 @@ from pk.spark.sink.seal import Sealed
 
 LANES: Final = 8
 FILE_BYTES: Final = 32 << 20
-"""The size at which a file ends. A file is published in one transaction, so this bounds how long
-that is open."""
+"""The size in bytes at which a file ends. A file is published in one transaction, so this limits
+how long the transaction is open."""
 
 
 def lane_of(topic: str, partition: int) -> int:
-    """The lane of a partition: neighbors have different ones."""
+    """The lane of a partition; neighboring partitions have different lanes."""
     return (zlib.crc32(topic.encode()) + partition) % LANES
 
 
@@ -31,7 +31,7 @@ class SealedFile(NamedTuple):
     """A file of sealed batches."""
 
     name: str
-    """Relative to the store."""
+    """The path relative to the store."""
 
     lane: int
     size: int
@@ -43,11 +43,11 @@ class SealedFile(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of the batches that a task has sealed: a file, or bytes that the task returns."""
+    """A part of a task's sealed batches: a file, or bytes that the task returns."""
 
     task: int
     number: int
-    """The order of a task's parts."""
+    """The position among the task's parts."""
 
     sections: list[Section]
     file: SealedFile | None
@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
 @dataclass
 class _FileMessage(SealedMessage):
-    """A file as a message that reads one section at a time."""
+    """A message whose sections are read from a file one at a time."""
 
     store: Store
 
@@ -81,14 +81,14 @@ class _FileMessage(SealedMessage):
 
 
 def message_of(store: Store, part: Part) -> SealedMessage:
-    """A part as a message that is published."""
+    """The message for publishing a part."""
     if part.file is None:
         return SealedMessage(part.sections, part.data, None, "", None)
     return _FileMessage(part.sections, None, part.file.name, "", None, store)
 
 
 def loaded(store: Store, file: SealedFile) -> SealedMessage:
-    """A file as a message that is published, read at once. Raises StagingFailed."""
+    """The message for publishing a file, which is read at once. Raises StagingFailed."""
     url = store.url_of(file.name)
     try:
         data = store.read(file.name)
@@ -107,7 +107,7 @@ def _unreadable(url: str, error: OSError) -> str:
 
 
 class FileWriter:
-    """Writes sealed batches to files, one for each lane at a time."""
+    """A writer of sealed batches to files, with one open file for each lane."""
 
     def __init__(self, store: Store, folder: str, task: int) -> None:
         self._store = store
@@ -117,10 +117,10 @@ class FileWriter:
         self._open: dict[int, tuple[Any, SealedFile]] = {}
         self._count = 0
         self.files: list[SealedFile] = []
-        """The complete files; those of a lane are in order."""
+        """The complete files; the files of a lane are in order."""
 
     def add(self, sealed: Sealed) -> None:
-        """Raises OSError."""
+        """Write batches to the file of their lane. Raises OSError."""
         lane = lane_of(sealed.topic, sealed.partition)
         if lane not in self._open:
             name = f"{self._prefix}/{lane}-{self._task:05d}-{self._count:05d}-{self._attempt}"
@@ -138,7 +138,7 @@ class FileWriter:
             self.close(lane)
 
     def close(self, lane: int) -> None:
-        """Completes the open file of a lane, if there is one. Raises OSError."""
+        """Complete the open file of a lane, if there is one. Raises OSError."""
         found = self._open.pop(lane, None)
         if found is not None:
             stream, file = found
@@ -147,7 +147,7 @@ class FileWriter:
             self.files.append(file)
 
     def end(self) -> list[SealedFile]:
-        """Completes all files. Raises OSError."""
+        """Complete all files. Raises OSError."""
         for lane in sorted(self._open):
             self.close(lane)
         return self.files
@@ -156,8 +156,8 @@ class FileWriter:
 def keep(
     sealed: Iterable[Sealed], *, store: Store, folder: str, task: int, limit: int
 ) -> Iterator[Part]:
-    """The parts of a task: one without a file, or files if there are more than `limit` bytes.
-    Raises StagingFailed."""
+    """Yield a task's parts: a single part without a file, or files if there are more than `limit`
+    bytes. Raises StagingFailed."""
     held: list[Sealed] = []
     size = 0
     writer: FileWriter | None = None
@@ -193,8 +193,8 @@ def _inline(task: int, held: Sequence[Sealed]) -> Part:
 
 
 def all_in_files(store: Store, folder: str, parts: Sequence[Part]) -> list[SealedFile]:
-    """Files that hold all parts, in the order in which those of a lane are published. Parts
-    without a file are written to files. Raises OSError."""
+    """Write the parts without a file to files, and return the files of all parts. The files of a
+    lane are in the order in which they are published. Raises OSError."""
     files: list[SealedFile] = []
     writer = FileWriter(store, folder, 0)
     for part in parts:
@@ -213,16 +213,17 @@ def all_in_files(store: Store, folder: str, parts: Sequence[Part]) -> list[Seale
 
 @dataclass(frozen=True)
 class SealedList:
-    """The commit point of a batch: its files, even if the batch is computed again."""
+    """The list of a batch's files. Once it is stored, it defines the batch, even if the batch is
+    computed again."""
 
     query_id: str
     batch_id: int
     topic_id: str
-    """The id of the topic of markers."""
+    """The id of the marker topic."""
 
     partition: int
     position: int
-    """The first offset in that partition at which a file can have its marker."""
+    """The first offset in that partition that may have the marker of a file."""
 
     files: tuple[SealedFile, ...]
 
@@ -232,7 +233,7 @@ class SealedList:
 
     @property
     def lanes(self) -> Mapping[int, Sequence[SealedFile]]:
-        """The files of each lane, in their order."""
+        """The files of each lane, in order."""
         found: dict[int, list[SealedFile]] = {}
         for file in self.files:
             found.setdefault(file.lane, []).append(file)
@@ -256,7 +257,7 @@ class SealedList:
 
     @classmethod
     def decode(cls, data: bytes) -> "SealedList":
-        """Raises ValueError."""
+        """Parse a list. Raises ValueError."""
         known: Any = json.loads(data)
         if known["version"] != 1:
             raise ValueError(f"version {known['version']} was written by a newer pk")

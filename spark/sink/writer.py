@@ -1,4 +1,5 @@
-"""Spark's side of `write` and `writeStream`: tasks seal, the driver commits."""
+"""The data source's writers for `write` and `writeStream`: tasks seal records, and the driver
+publishes them."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -25,23 +26,25 @@ _RESULTS: str = "spark.driver.maxResultSize"
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
-    """Writes a stream's batches, each in one transaction with a marker."""
+    """A writer of a stream's batches, each in one transaction with a marker."""
 
     def __init__(self, options: SinkOptions, encoders: tuple[Any, ...] = ()) -> None:
-        """`encoders` are those of columns with schemas (pk.spark.schemas.writing)."""
+        """`encoders` are the encoders of columns with schemas (pk.spark.schemas.writing)."""
         self.options = options
         self.encoders = encoders
         put_modules_aside()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Raises RowRefused, Unencodable, StagingFailed, KafkaError, ClientError."""
+        """Seal the rows of a task. Raises RowRefused, Unencodable, StagingFailed, KafkaError,
+        ClientError."""
         query_id, batch_id = task_property(_QUERY), int(task_property(_BATCH) or 0)
         assert query_id is not None
         rows = encoded_rows(iterator, self.encoders)
         return _written(rows, self.options, query_id, batch_id, query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Raises CheckpointTooOld, MarkerUnreadable, StagingFailed, KafkaError, ClientError."""
+        """Publish a batch. Raises CheckpointTooOld, MarkerUnreadable, StagingFailed, KafkaError,
+        ClientError."""
         sealed = _sealed(messages)
         query_id = next((m.query_id for m in sealed if m.query_id is not None), None)
         if self.options.delivery is Delivery.EXACTLY_ONCE and query_id is not None:
@@ -61,23 +64,25 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):
-    """Writes the rows of a batch job in one transaction; with a marker if they are a stream's
+    """A writer of the rows of a batch job in one transaction, with a marker if they are a stream's
     batch."""
 
     def __init__(self, options: SinkOptions, encoders: tuple[Any, ...] = ()) -> None:
-        """`encoders` are those of columns with schemas (pk.spark.schemas.writing)."""
+        """`encoders` are the encoders of columns with schemas (pk.spark.schemas.writing)."""
         self.options = options
         self.encoders = encoders
-        # The same for each attempt of a stream's batch, so that what an earlier one staged is
-        # found.
+        # All attempts of a stream's batch have the same id, so that the staged files of earlier
+        # attempts are found.
         self.job_id = str(uuid.uuid4()) if options.batch is None else options.batch.query_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Raises RowRefused, Unencodable, StagingFailed, KafkaError, ClientError."""
+        """Seal the rows of a task. Raises RowRefused, Unencodable, StagingFailed, KafkaError,
+        ClientError."""
         return _written(encoded_rows(iterator, self.encoders), self.options, self.job_id, 0, None)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Raises CheckpointTooOld, MarkerUnreadable, StagingFailed, KafkaError, ClientError."""
+        """Publish the records. Raises CheckpointTooOld, MarkerUnreadable, StagingFailed,
+        KafkaError, ClientError."""
         sealed = _sealed(messages)
         full = [message for message in sealed if message.sections]
         batch = self.options.batch
@@ -99,7 +104,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 def encoded_rows(
     rows: Iterator[pa.RecordBatch], encoders: tuple[Any, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows with encoded columns. Raises Unencodable."""
+    """Encode the columns with schemas. Raises Unencodable."""
     if not encoders:
         return rows
     from pk.spark.schemas.writing import encoded
@@ -114,8 +119,7 @@ def _written(
     batch_id: int,
     query_id: str | None,
 ) -> SealedMessage:
-    """Runs a task: seals its rows, and publishes them at once only if repetitions are
-    allowed."""
+    """Seal the rows of a task. With at-least-once delivery, also publish them at once."""
     put_modules_aside()
     context = TaskContext.get()
     assert context is not None
@@ -134,7 +138,7 @@ def _written(
 
 
 def publish_now(sealed: Iterator[Sealed], options: SinkOptions) -> None:
-    """Publishes what a task seals, without transactions. Raises KafkaError, ClientError."""
+    """Publish the batches of a task without transactions. Raises KafkaError, ClientError."""
     kept = connections()
     publisher = kept.run(open_publisher, options)
     for part in sealed:
@@ -142,7 +146,7 @@ def publish_now(sealed: Iterator[Sealed], options: SinkOptions) -> None:
 
 
 def seal_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions, turn: int) -> Iterator[Sealed]:
-    """Seals the rows of a task. Raises RowRefused, KafkaError, ClientError."""
+    """Seal the rows of a task. Raises RowRefused, KafkaError, ClientError."""
     kept, config = connections(), options.config
 
     async def count(topic: str) -> int:
@@ -162,12 +166,12 @@ def seal_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions, turn: int) -
 
 
 def task_property(name: str) -> str | None:
-    """A local property of the running task."""
+    """The value of a local property of the running task."""
     context = TaskContext.get()
     assert context is not None
     return context.getLocalProperty(name)
 
 
 def _sealed(messages: Sequence[WriterCommitMessage | None]) -> list[SealedMessage]:
-    """The messages of tasks that were done; an aborted job lacks some."""
+    """The messages of completed tasks; an aborted job lacks some."""
     return [message for message in messages if isinstance(message, SealedMessage)]

@@ -1,1 +1,1 @@
-"""`readStream`: the offsets a query has read, new ones, and how many a batch takes."""
+"""`readStream`: the offsets that a query has read, new offsets, and the sizes of batches."""

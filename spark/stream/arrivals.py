@@ -1,12 +1,13 @@
-"""Finds the current ends of a stream's topics, and waits for new records.
+"""Reads the current end offsets of a stream's topics, and waits for new records.
 
-Spark asks an idle source for its latest offset a hundred times a second. Each answer therefore
-waits, like a consumer: a Fetch from the end of each partition stays at its leader until a record
-comes, and its answer also has the new end. So an idle stream costs one request per leader in three
-seconds, and a new record is seen at once.
+Spark asks an idle source for its latest offset a hundred times a second. So each answer waits like
+a consumer: a Fetch request from the end of each partition waits at its leader for a record, and the
+response also has the new end. So an idle stream sends one request to each leader every three
+seconds, and sees new records at once.
 
-A connection answers in order. So these requests have their own connections, and a request that
-another leader's answer has overtaken stays pending: its answer counts when it arrives.
+A broker answers the requests of a connection in order. So these requests have their own
+connections. If another leader answers first, a request stays pending, and its response is used when
+it arrives.
 """
 
 from collections.abc import Mapping
@@ -26,26 +27,26 @@ from pk.spark.read.options import SourceOptions
 from pk.spark.read.plan import listed
 
 WAIT_MS: Final = 1_500
-"""How long Spark waits for an answer that there is nothing new, in milliseconds."""
+"""The longest time in milliseconds that Spark waits for the answer that nothing is new."""
 
 POLL_MS: Final = 3_000
-"""How long a request waits at its leader for a record, in milliseconds. It outlives Spark's
-waiting."""
+"""The time in milliseconds that a request waits at its leader for a record. It is longer than
+Spark's wait."""
 
 DISCOVERY_MS: Final = 5_000
-"""How often an idle stream looks for new partitions and topics, in milliseconds."""
+"""The time in milliseconds after which an idle stream looks for new partitions and topics."""
 
 _FETCH: Final = 1
 _PURPOSE: Final = "arrivals"
 
 
 class Arrivals:
-    """The ends of the partitions that a stream reads. Lives in the process's loop
+    """The end offsets of the partitions that a stream reads. Runs in the process's loop
     (pk.spark.connections)."""
 
     def __init__(self, cluster: Cluster, nursery: trio.Nursery, options: SourceOptions) -> None:
         self.ends: dict[TopicPartition, int] = {}
-        """The offset after the last record of each partition that a reader may see."""
+        """The end offset of each partition for a reader with the stream's isolation level."""
 
         self.ids: dict[str, Uuid] = {}
         """The id of each topic; zero if the broker is too old to send it."""
@@ -65,7 +66,8 @@ class Arrivals:
         return self._admin
 
     async def look(self) -> None:
-        """Asks the brokers for all partitions and their ends. Raises KafkaError, ClientError."""
+        """Request the partitions and their end offsets from the brokers. Raises KafkaError,
+        ClientError."""
         found = await self._discover()
         answers = await self._admin.list_offsets(
             dict.fromkeys(found, LATEST), isolation=self._isolation
@@ -75,8 +77,8 @@ class Arrivals:
         self._stale = False
 
     async def _discover(self) -> dict[TopicPartition, Uuid]:
-        """The partitions to read that exist, each with its topic's id. A topic that is missing is
-        left out."""
+        """The existing partitions that the stream reads, with the ids of their topics. Missing
+        topics are skipped."""
         options, cluster = self._options, self._cluster
         names = set(options.topics) or {tp.topic for tp in options.assigned}
 
@@ -105,8 +107,7 @@ class Arrivals:
         return {tp: found[tp] for tp in options.assigned if tp in found}
 
     async def wait(self) -> None:
-        """Waits until there is something new, but not longer than about WAIT_MS. Raises KafkaError,
-        ClientError."""
+        """Wait until something is new, at most about WAIT_MS. Raises KafkaError, ClientError."""
         overdue = trio.current_time() - self._looked_at >= DISCOVERY_MS / 1000
         if self._stale or overdue or not self.ends:
             await self.look()
@@ -140,8 +141,8 @@ class Arrivals:
             await trio.sleep(self._cluster.config.retry_backoff_ms / 1000)
         finally:
             self._waiting.discard(node_id)
-            # Without news each leader is waited for, so that one of them does not end the wait for
-            # all.
+            # If nothing is new, wait for all leaders, so that the first of them does not end the
+            # wait.
             if self._stale or self.ends != before or not self._waiting:
                 self._news.set()
 
@@ -170,7 +171,7 @@ class Arrivals:
             topics=list(topics.values()),
         )
         if version >= 7:
-            request.session_epoch = -1  # no fetch session: each request differs
+            request.session_epoch = -1  # no fetch session, since each request is different
         return await connection.request(request, version=version)
 
     def _take(self, response: Any) -> None:

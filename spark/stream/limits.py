@@ -1,8 +1,7 @@
-"""The number of new offsets in a batch: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`,
-`maxTriggerDelay`.
+"""Limits the size of batches: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`.
 
-The rules are those of Spark's own Kafka source, so that a query that moves over has batches of the
-same sizes.
+The rules are the same as in Spark's own Kafka source, so that the batches of a migrated query have
+the same sizes.
 """
 
 import math
@@ -18,8 +17,8 @@ def shared_out(
     """The end of a batch of about `offsets_max` offsets from `begin`: each partition gets a share
     in proportion to its new offsets.
 
-    A partition's share is at least one offset, so that a small one moves on; a batch may therefore
-    have some more.
+    The share of a partition with new offsets is at least one, so that small partitions make
+    progress. So a batch may have slightly more than `offsets_max` offsets.
     """
     sizes = {tp: end[tp] - begin.get(tp, 0) for tp in end}
     total = sum(size for size in sizes.values() if size > 0)
@@ -34,15 +33,15 @@ def shared_out(
 
 
 class Delay:
-    """Whether a batch waits for more (`minOffsetsPerTrigger`)."""
+    """The delay of batches that have too few new offsets (`minOffsetsPerTrigger`)."""
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
         self._last_ms = -math.inf
 
     def waits(self, new_offsets: int, now_ms: float) -> bool:
-        """Whether `new_offsets` are too few. The first batch never waits, nor one after
-        `delay_max_ms`."""
+        """Whether a batch must wait, because `new_offsets` are too few. The first batch never
+        waits, nor does one after `delay_max_ms`."""
         limits = self._limits
         late = now_ms - self._last_ms >= limits.delay_max_ms
         if new_offsets < (limits.offsets_min or 0) and not late:

@@ -1,19 +1,19 @@
-"""The progress of a query, as the JSON that Spark keeps in the query's checkpoint.
+"""A query's progress, in the JSON that Spark stores in the query's checkpoint.
 
     {"orders": {"0": 23, "1": 7}, "@ids": {"orders": "Zx…"},
      "@start": {"orders": {"0": 20, "1": 7}}}
 
-Topics and partitions are as Spark's own Kafka source writes them, so programs that read a query's
-progress keep working; no topic's name contains an @. `@ids` distinguishes a topic from a later one
-of the same name.
+Topics and partitions have the same form as in Spark's own Kafka source, so that programs that read
+a query's progress still work; names of topics cannot contain an @. `@ids` distinguishes a topic
+from a later one with the same name.
 
-Spark asks for the initial offset more than once, keeps none of the answers, and asks again after a
-restart inside the first batch: "latest" would then be another offset each time, and records in
-between would be lost. So the initial offset is `{}`, "where the options say", and the end of the
-first batch also holds the start that this meant, in `@start`.
+Spark asks for the initial offset several times, stores none of the answers, and asks again after a
+restart during the first batch: "latest" would be another offset each time, and the records in
+between would be lost. So the initial offset is `{}`, which means the start that the options name,
+and the end of the first batch also contains the resolved start, in `@start`.
 
-Spark compares offsets as text: equal ones must be written equally. So topics and partitions are in
-order.
+Spark compares offsets as text, so equal offsets must have the same text: topics and partitions are
+sorted.
 """
 
 from collections.abc import Mapping
@@ -28,27 +28,27 @@ _START = "@start"
 
 
 class WrongOffset(SparkError):
-    """The checkpoint holds an offset that this source did not write."""
+    """The checkpoint contains an offset that this source did not write."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Each partition's next offset to read. Without any it is the beginning that the options
+    """The next offset to read in each partition. Without positions it is the start that the options
     name."""
 
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     ids: Mapping[str, Uuid] = field(default_factory=dict)
-    """The topics' ids; without those of brokers that are too old to send them."""
+    """The topics' ids, except those of brokers that are too old to send them."""
 
     start: Mapping[TopicPartition, int] | None = None
-    """The start of the first batch, in the offset of its end."""
+    """The start of the first batch; set only in the offset of that batch's end."""
 
     @property
     def is_initial(self) -> bool:
         return not self.positions
 
     def json(self) -> dict[str, Any]:
-        """The value for Spark to keep."""
+        """The value that Spark stores."""
         found: dict[str, Any] = _by_topic(self.positions)
         if self.ids:
             found[_IDS] = {name: uuid_text(self.ids[name]) for name in sorted(self.ids)}
@@ -58,7 +58,7 @@ class StreamOffset:
 
     @classmethod
     def parse(cls, value: object) -> "StreamOffset":
-        """The offset that Spark hands back. Raises WrongOffset."""
+        """Parse the value that Spark passes. Raises WrongOffset."""
         try:
             given: dict[str, Any] = dict(value)  # type: ignore[call-overload]
             ids = {str(name): uuid_from_text(text) for name, text in given.pop(_IDS, {}).items()}

@@ -1,10 +1,10 @@
-"""The source's decisions, on the driver, about the offsets that a stream's next batch reads.
+"""Decides, on the driver, which offsets a stream's next batch reads.
 
-Spark asks with the end of the batch before and gets the end of the next one. The brokers' logs
-may no longer match that offset: a topic was deleted, or deleted and created again, or lost its
-last records in an unclean election. Each is an error that ends the query, because records were
-lost; with `failOnDataLoss=false` the query continues with the rest. Brokers that have just
-restarted may not know a topic or its end for a moment, so a loss is believed when it lasts.
+Spark passes the end of the previous batch and gets the end of the next one. The brokers' logs may
+no longer match the passed offset: a topic was deleted, or deleted and created again, or lost its
+last records in an unclean election. These are errors that end the query, because records were lost;
+with `failOnDataLoss=false` the query continues with the rest. Brokers that have just restarted may
+not know a topic or its end for a moment, so a loss must be observed several times.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _LOOK_AGAIN_S: Final = 0.4
 
 
 class Progress:
-    """One query's progress. Lives in the process's loop (pk.spark.connections)."""
+    """The progress of one query. Runs in the process's loop (pk.spark.connections)."""
 
     def __init__(self, cluster: Cluster, nursery: trio.Nursery, options: SourceOptions) -> None:
         self._options = options
@@ -41,19 +41,20 @@ class Progress:
 
     @property
     def latest(self) -> StreamOffset:
-        """The ends of the partitions at the last request to the brokers."""
+        """The end offsets of the partitions at the last request to the brokers."""
         return self._known()
 
     async def stop_at_latest(self) -> None:
-        """Stops at the records that exist now (the trigger AvailableNow). Raises
+        """Set the current end as the end of the query (the trigger AvailableNow). Raises
         KafkaError, ClientError."""
         await self._arrivals.look()
         self._target = self._known()
 
     async def next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
-        """The end of the batch that begins at `start`; `start` itself if there is nothing new.
+        """Determine the end of the batch that begins at `start`; `start` itself if there is nothing
+        new.
 
-        Without `limited` the batch takes everything. Waits a little for something new. Raises
+        Without `limited` the batch has all new offsets. Waits briefly for something new. Raises
         DataLost, OptionError, KafkaError, ClientError.
         """
         if start.is_initial:
@@ -77,7 +78,7 @@ class Progress:
         return StreamOffset(end.positions, end.ids, start=begin.positions)
 
     async def _beginning(self) -> StreamOffset:
-        """The start of the query according to the options."""
+        """Resolve the start of the query that the options name."""
         options, arrivals = self._options, self._arrivals
         if self._target is None:
             await arrivals.look()
@@ -90,7 +91,7 @@ class Progress:
         return StreamOffset(begin, self._known().ids)
 
     def _known(self) -> StreamOffset:
-        """The end of the brokers' records, as an offset."""
+        """The end offsets that the brokers reported last."""
         arrivals = self._arrivals
         ids = {name: topic_id for name, topic_id in arrivals.ids.items() if topic_id != ZERO_UUID}
         return StreamOffset(dict(arrivals.ends), ids)
@@ -110,9 +111,8 @@ class Progress:
         return self._limited(start, end) if limited else end
 
     async def _held(self, start: StreamOffset) -> StreamOffset:
-        """The current ends on the brokers. A partition that was read further than its last stable
-        offset, when the query still read uncommitted records, ends at the offset up to which it was
-        read."""
+        """The current end offsets. If the query used to read uncommitted records and has read a
+        partition beyond its last stable offset, the end is the offset up to which it was read."""
         held = self._known()
         behind = {
             tp: held.ids.get(tp.topic, ZERO_UUID)
@@ -149,7 +149,7 @@ class Progress:
 
 
 def begin_of(tp: TopicPartition, start: StreamOffset, ids: Mapping[str, Uuid]) -> int:
-    """The start of a batch in a partition: the end of the previous one, or 0 for a new
+    """The start of a batch in a partition: the end of the previous batch, or 0 in a new
     partition."""
     if start.ids.get(tp.topic, ZERO_UUID) != ids.get(tp.topic, ZERO_UUID):
         return 0
@@ -157,7 +157,8 @@ def begin_of(tp: TopicPartition, start: StreamOffset, ids: Mapping[str, Uuid]) -
 
 
 def losses_between(start: StreamOffset, held: StreamOffset) -> list[str]:
-    """Why records after `start` are lost, given what the brokers hold; empty if none are."""
+    """The losses of records since `start`, given the brokers' current end offsets, each as a
+    sentence; empty if there are none."""
     found: list[str] = []
     for name, topic_id in start.ids.items():
         now = held.ids.get(name)

@@ -1,8 +1,8 @@
-"""Spark's side of `readStream`: one reader beside the driver, whose methods Spark calls in turn,
-and its copies in tasks.
+"""The data source's reader for `readStream`: one reader next to the driver, whose methods Spark
+calls in turn, and its copies in tasks.
 
-Spark makes the reader in a Python process of its own, which lives as long as the query, and sends a
-pickled copy to each task, which only reads.
+Spark creates the reader in a separate Python process, which runs as long as the query, and sends a
+pickled copy to each task. The copies only read.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as a stream. Raises DataLost, OptionError, WrongOffset, Undecodable, KafkaError
-    and ClientError."""
+    """A reader that reads topics as a stream. Its methods raise DataLost, OptionError, WrongOffset,
+    Undecodable, KafkaError and ClientError."""
 
     def __init__(
         self,
@@ -65,8 +65,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         connections().run(self._stop_at_latest)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        # Trigger.Once requests everything, regardless of the options, as it does from Spark's own
-        # source.
+        # Trigger.Once requests everything, regardless of the options, also from Spark's own source.
         limited = not isinstance(limit, ReadAllAvailable)
         return connections().run(self._next, StreamOffset.parse(start), limited).json()
 

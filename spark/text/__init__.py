@@ -1,1 +1,1 @@
-"""CSV and JSON as text: what becomes columns, and how columns become text again."""
+"""CSV and JSON text: parsing it into columns, and writing columns as text."""

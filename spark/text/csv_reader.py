@@ -1,14 +1,14 @@
-"""CSV of RFC 4180 as columns of text, whole batches at a time.
+"""Parses CSV (RFC 4180) into columns of text, in whole batches.
 
-Fields are separated by a delimiter and may be in quotes; in quotes, a quote is written twice, and
-delimiters and line ends are text. An empty field without quotes is null, `""` is an empty text, as
-`pk consume -f csv` writes them. Any other text is refused with its line: a row with
-another number of fields, a quote out of place, bytes that are not of the encoding.
+Fields are separated by a delimiter and may be quoted; inside quotes, a quote is doubled, and
+delimiters and line ends are text. An empty field without quotes is null, and `""` is an empty
+string, as `pk consume -f csv` writes them. Anything else is an error with its line: a row with
+another number of fields, a misplaced quote, bytes that are invalid in the encoding.
 
-Input comes as lines, in which a row may begin or end. The reader finds quotes, delimiters and line
-ends with numpy: a quote changes whether what follows is inside, so a delimiter or line end counts
-if the number of quotes before it is even. All fields together become one Arrow array over the bytes
-that are left when quotes, delimiters and line ends are taken out.
+The input is lines, and a row may span several of them. The reader finds quotes, delimiters and line
+ends with numpy: a delimiter or line end is outside of quotes if the number of quotes before it is
+even. All fields together are one Arrow array over the bytes that remain without quotes, delimiters
+and line ends.
 """
 
 import codecs
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pk.spark.text.lines import without_bom
 
 ROW_BYTES_MAX: Final = 1 << 28
-"""The longest row. It limits the memory that a quote without an end can take."""
+"""The size limit of a row in bytes. It limits the memory that an unclosed quote can use."""
 
 _QUOTE: Final = ord('"')
 _NEWLINE: Final = ord("\n")
@@ -36,7 +36,7 @@ _compute: Final[Any] = pc
 
 
 class BadCsv(ValueError):
-    """Text that is not CSV. `line` counts from 1."""
+    """Text that is not valid CSV. `line` counts from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -46,22 +46,23 @@ class BadCsv(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How fields are written."""
+    """The format of a CSV file."""
 
     delimiter: str = ","
     encoding: str = "utf-8"
     null: str | None = None
-    """A text without quotes that means null too."""
+    """An unquoted text that also means null."""
 
     def check(self) -> None:
-        """Raises ValueError."""
+        """Raise ValueError for an invalid delimiter, or an encoding that is unknown or cannot be
+        used."""
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
             raise ValueError(f"the delimiter must be one ASCII character, not {self.delimiter!r}")
         try:
             name = codecs.lookup(self.encoding).name
         except LookupError:
             raise ValueError(f"unknown encoding {self.encoding!r}") from None
-        # Whatever is before them, these bytes must be these characters.
+        # These characters must have the same bytes as in ASCII, regardless of the byte before them.
         plain = not name.startswith(_WITH_STATES) and all(
             bytes((before, ord(one))).decode(name, "replace").endswith(one)
             for one in f'",\r\n{self.delimiter}'
@@ -74,18 +75,18 @@ class Dialect:
 
 
 class FirstRow(NamedTuple):
-    """A file's first row."""
+    """The first row of a file."""
 
     fields: list[str | None]
     lines: int
-    """How many lines it takes, with empty ones before it."""
+    """The number of lines up to its end, including empty lines before it."""
 
     crlf: bool
     """Whether it ends with a carriage return and a line feed."""
 
 
 def first_row(lines: Iterable[bytes], dialect: Dialect) -> FirstRow | None:
-    """The first row of a file; None if it has none. Raises BadCsv."""
+    """The first row of a file; None if the file has no row. Raises BadCsv."""
     begun: list[bytes] = []
     quotes = 0
     for number, line in enumerate(lines, 1):
@@ -106,11 +107,11 @@ def first_row(lines: Iterable[bytes], dialect: Dialect) -> FirstRow | None:
 
 
 class CsvReader:
-    """Reads lines, without their line feeds, into rows."""
+    """A reader that turns lines, without their line feeds, into rows."""
 
     def __init__(self, dialect: Dialect, columns: int, line: int, *, crlf: bool) -> None:
-        """`line` is the number of the first line to come; `crlf` says how the file's first row
-        ends."""
+        """`line` is the number of the first line; `crlf` says whether the file's first row ends
+        with a carriage return and a line feed."""
         self._dialect = dialect
         self._columns = columns
         self._line = line
@@ -120,11 +121,11 @@ class CsvReader:
         self._open = False
 
     def read(self, lines: Iterable[bytes]) -> Iterator["Rows"]:
-        """The rows that the lines complete. Raises BadCsv."""
+        """Yield the rows that the lines complete. Raises BadCsv."""
         whole = len(self._begun) if not self._open else 0
         for line in lines:
             if not self._open and line in _EMPTY and self._columns > 1:
-                # Between rows an empty line means nothing.
+                # Empty lines between rows are ignored.
                 if self._begun:
                     yield self._rows(len(self._begun))
                 self._line += 1
@@ -144,12 +145,12 @@ class CsvReader:
             yield self._rows(whole)
 
     def end(self) -> None:
-        """Raises BadCsv if the lines ended inside a row."""
+        """Raise BadCsv if the lines ended inside a row."""
         if self._begun:
             raise BadCsv(self._line, _OPEN)
 
     def _rows(self, count: int) -> "Rows":
-        """The first lines, which are whole rows."""
+        """Parse the first `count` lines, which are complete rows."""
         lines, self._begun = self._begun[:count], self._begun[count:]
         self._size = sum(map(len, self._begun)) + len(self._begun)
         fields = _Fields(_joined(lines), self._line, self._dialect, self._crlf)
@@ -164,14 +165,14 @@ class CsvReader:
 
 
 class Rows:
-    """Rows of a file as columns of text."""
+    """Rows of a file, as columns of text."""
 
     def __init__(self, columns: list[pa.Array], fields: "_Fields") -> None:
         self.columns = columns
         self._fields = fields
 
     def line(self, row: int) -> int:
-        """The line in which a row begins."""
+        """The number of the line in which a row begins."""
         return self._fields.line_of(row)
 
 
@@ -180,7 +181,7 @@ def _joined(lines: Sequence[bytes]) -> bytes:
 
 
 class _Fields:
-    """The fields of whole rows, one after another."""
+    """The fields of complete rows, one after another."""
 
     def __init__(self, data: bytes, line: int, dialect: Dialect, crlf: bool) -> None:
         self._crlf = crlf
@@ -197,7 +198,7 @@ class _Fields:
         self._check_quotes()
 
     def line_at(self, place: int) -> int:
-        """The line of a byte."""
+        """The number of the line that contains a byte."""
         return self._line + self._data.count(b"\n", 0, place)
 
     def _check_quotes(self) -> None:
@@ -224,11 +225,11 @@ class _Fields:
             raise BadCsv(self.line_at(place), f"a quote is out of place in {near!r}")
 
     def line_of(self, row: int) -> int:
-        """The line in which a row begins."""
+        """The number of the line in which a row begins."""
         return self.line_at(int(self._ends[self._row_ends[row - 1]]) + 1 if row else 0)
 
     def check_rows(self, count: int) -> None:
-        """Raises BadCsv for a row of another number of fields."""
+        """Raise BadCsv for a row with another number of fields."""
         sizes = np.diff(self._row_ends, prepend=-1)
         wrong = np.flatnonzero(sizes != count)
         if len(wrong):
@@ -241,7 +242,7 @@ class _Fields:
             )
 
     def texts(self) -> pa.Array:
-        """All fields as text. Raises BadCsv."""
+        """All fields as strings. Raises BadCsv."""
         bytes_, ends = self._bytes, self._ends
         kept = np.ones(len(bytes_), bool)
         kept[ends] = False
@@ -249,7 +250,8 @@ class _Fields:
         kept[returns] = False
         quotes = self._quotes
         if len(quotes):
-            # Two quotes stand for one: the first, which closes, is removed, and the second stays.
+            # A doubled quote means one quote: the first of the two is removed, and the second is
+            # kept.
             kept[quotes] = False
             opening, closing = quotes[::2], quotes[1::2]
             kept[opening[1:][opening[1:] == closing[: len(opening) - 1] + 1]] = True
@@ -279,8 +281,8 @@ class _Fields:
         return self._decoded(array, starts)
 
     def _returns(self) -> Any:
-        """The carriage returns that belong to line ends. Raises BadCsv if the first row ends
-        without one: it could be text."""
+        """The carriage returns that belong to line ends. Raises BadCsv if there are any and the
+        first row ends without one, since they could be text."""
         row_ends = self._ends[self._row_ends]
         before = np.maximum(row_ends - 1, 0)
         found = before[(self._bytes[before] == _RETURN) & (row_ends > 0)]

@@ -1,4 +1,4 @@
-"""Fields of CSV as other types than text: what fits, or the reason why it does not."""
+"""Converts CSV fields to other types than strings, or explains why a field does not fit."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,19 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 
 class CsvColumns:
-    """Makes the columns of rows."""
+    """A converter of rows to typed columns."""
 
     def __init__(self, columns: t.StructType, zone: str) -> None:
-        """`zone` is that of times that name none. Raises OptionError for a type that CSV has no
-        text for."""
+        """`zone` is the time zone of times that name none. Raises OptionError for a type that CSV
+        lacks."""
         self.names = columns.names
         self._types = [to_arrow_type(each.dataType, timezone="UTC") for each in columns.fields]
         self.schema = pa.schema(list(zip(self.names, self._types, strict=True)))
         self._converts = [_convert(each.dataType, zone) for each in columns.fields]
 
     def batch(self, rows: Rows, same: Mapping[str, pa.Scalar]) -> pa.RecordBatch:
-        """The rows with their types; after their columns come those that are the `same` in all
-        rows. Raises BadCsv for a field that does not fit its column."""
+        """Convert rows to typed columns, followed by columns with the `same` value in all rows.
+        Raises BadCsv for a field that does not fit its column."""
         made: list[pa.Array] = []
         for name, values, convert, type_ in zip(
             self.names, rows.columns, self._converts, self._types, strict=True
@@ -74,8 +74,8 @@ def _as_json(text: str, kind: t.DataType) -> Any:
 def checked_columns(
     file: str, first: FirstRow, columns: t.StructType, *, header: bool
 ) -> t.StructType:
-    """The columns of a file whose first row is known: `columns`, or if these are empty those that
-    the row makes, as text. Raises OptionError for a header that names others."""
+    """The columns of a file with this first row: `columns`, or if they are empty, string columns
+    named by the row. Raises OptionError for a header with other names."""
     names = first.fields if header else [None] * len(first.fields)
     where = f"{file}, line {first.lines}"
     try:
@@ -93,8 +93,8 @@ def checked_columns(
 
 
 def name_columns(names: Sequence[str | None]) -> list[str]:
-    """A header's names; one that is empty is `_c` and its number. Raises ValueError for a duplicate
-    name: Spark's SQL does not tell small and capital letters apart."""
+    """The names in a header; an empty name is replaced by `_c` and its number. Raises ValueError
+    for names that differ at most in case, since Spark's SQL ignores case."""
     found = [name or f"_c{number}" for number, name in enumerate(names)]
     seen: dict[str, str] = {}
     for name in found:

@@ -1,4 +1,4 @@
-"""A column of JSON texts as a struct, with the reason why a text does not fit."""
+"""Parses a column of JSON texts into structs, with the reason why a text does not fit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class JsonFields:
 
     schema: StructType
     stays: Mapping[Path, str] = field(default_factory=dict[Path, str])
-    """BIGINT fields that do not become DOUBLE, with the reasons."""
+    """BIGINT fields that must not become DOUBLE, with the reasons."""
 
 
 def json_parser(
@@ -36,9 +36,9 @@ def json_parser(
     """Return a function that parses a column of bytes.
 
     The result is a struct with `value`, a struct of `fields`, and `error`, the reason why the bytes
-    are not such JSON. Both are null if the bytes are. If the fields evolve, it also has `new`: as
-    JSON, the fields without a column, and those whose numbers do not fit their columns. A name that
-    cannot become a column is an error.
+    do not fit. Both are null if the bytes are null. If the fields evolve, the struct also has
+    `new`: as JSON, the fields without a column, and those whose numbers do not fit their columns. A
+    name that cannot be that of a column is an error.
 
     Raises OptionError for a type that JSON lacks, PySparkException for DDL that is wrong.
     """
@@ -54,7 +54,7 @@ def json_parser(
         return read_column(texts.to_pylist(), known, zone, names)
 
     made = StructType().add(VALUE, schema).add(ERROR, StringType()).add(NEW, StringType())
-    # Nondeterministic, because Spark might otherwise parse twice: for a filter by `error`, and for
+    # Nondeterministic, because otherwise Spark might parse twice: for a filter by `error`, and for
     # `value`.
     arrow_udf: Any = f.arrow_udf
     return arrow_udf(parse, made).asNondeterministic()
@@ -63,7 +63,8 @@ def json_parser(
 def read_column(
     texts: Sequence[bytes | None], known: JsonFields, zone: str, names: Names | None
 ) -> pa.Array:
-    """The column that `json_parser` makes of texts; `names` are those of fields that evolve."""
+    """Parse texts to the result of `json_parser`; `names` are the known names if the fields
+    evolve."""
     reader = JsonReader(fields_of(known.schema), zone)
     objects, reasons = load_all(texts)
     columns = reader.columns(objects, reasons)
@@ -80,15 +81,16 @@ def read_column(
 
 
 def _whole(text: str | None) -> str | None:
-    """A text in which half a character, which JSON may have, is shown as it is written there."""
+    """The text, with escapes for the unpaired surrogates that JSON may contain."""
     return None if text is None else text.encode(errors="backslashreplace").decode()
 
 
 def _evolution(
     value: Mapping[str, Any], reason: str | None, known: JsonFields, zone: str, names: Names
 ) -> tuple[str | None, str | None]:
-    """The fields of an object for which the columns have to change, as JSON, and the reason why the
-    object does not fit. It has none if it will fit then; `reason` is that of today."""
+    """The fields of an object that require a change of the columns, as JSON, and the reason why the
+    object does not fit even then; each may be None. `reason` is the reason why it does not fit the
+    current columns."""
     try:
         wider = {} if reason is None else wider_numbers(value, known.schema)
         if wider:

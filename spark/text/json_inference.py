@@ -1,7 +1,7 @@
-"""The fields of JSON objects and their types, found in the objects themselves.
+"""Infers the fields of JSON objects and their types from the objects.
 
-Fields keep the order in which they first appear. A field whose values have several types has none:
-Spark would make text of them all, and change them on the way.
+Fields keep the order in which they first appear. A field whose values have several types has no
+type: Spark would convert the values to text, and alter them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ class Found:
     element: "Found | None" = None
 
     def see(self, value: Any) -> None:
-        """Takes one more value."""
+        """Add a value."""
         kind = _kind(value)
         if kind == "null":
             return
@@ -47,7 +47,7 @@ class Found:
                 self.element.see(each)
 
     def merge(self, other: "Found") -> None:
-        """Takes all values of another."""
+        """Add all values of another `Found`."""
         if other.kind == "null":
             return
         self._become(other.kind)
@@ -67,13 +67,14 @@ class Found:
             self.kind = "mixed"
 
     def has(self, path: tuple[str, ...]) -> bool:
-        """Whether some object has a value, or a null, at a path."""
+        """Whether any object has a value, or a null, at a path."""
         if not path:
             return True
         return path[0] in self.fields and self.fields[path[0]].has(path[1:])
 
     def type(self, name: str) -> t.DataType:
-        """The type of a column of these values, by the column's name. Raises OptionError."""
+        """The type of a column for these values; `name` is the column's name in errors. Raises
+        OptionError."""
         if self.kind == "mixed":
             raise OptionError(
                 f"{name} has values of several types: an expression can name it alone, which "
@@ -113,7 +114,7 @@ def _kind(value: Any) -> str:
 
 
 def infer(texts: Iterable[bytes]) -> Found:
-    """The fields of the objects among texts; other texts are left out."""
+    """Infer the fields of the objects among texts; other texts are ignored."""
     found = Found("object")
     for text in texts:
         try:

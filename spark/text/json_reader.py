@@ -1,13 +1,13 @@
-"""JSON texts as columns, unchanged or not at all.
+"""Parses JSON texts into columns, either without any change of values or not at all.
 
-Spark's own parser accepts as much of a text as it can: it rounds decimals, cuts a time off a date,
-ignores text after an object, takes the last of two equal keys, and writes a question mark for half
-a character. Here, each of these is a reason why a text does not fit, and the caller decides what to
-do with it.
+Spark's own parser accepts as much of a text as it can: it rounds decimals, drops the time after a
+date, ignores text after an object, uses the last of two equal keys, and writes a question mark for
+an unpaired surrogate. Here, each of these is a reason why a text does not fit, and the caller
+decides what to do.
 
 Numbers with a fraction are kept as they are written until a column's type is known. A column of
-type STRING has a JSON string's text, and of everything else the JSON, with its order, types and
-digits.
+type STRING has the text of a JSON string, and for every other value its JSON, with its order, types
+and digits.
 """
 
 import base64
@@ -29,7 +29,7 @@ from pk.spark.errors import OptionError
 TOO_DEEP: Final = "the value is nested too deeply"
 
 Convert = Callable[[Any], Any]
-"""A value of JSON that is not null → one of Arrow. Raises Unfit."""
+"""Converts a JSON value that is not null to an Arrow value. Raises Unfit."""
 
 _SHOWN_MAX: Final = 100
 _INTEGERS: Final[Mapping[type[t.DataType], int]] = {
@@ -46,15 +46,15 @@ _DIGITS_MAX: Final = 40
 _WIDE: Final = Context(prec=76)
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
-"""Numbers that JSON lacks; Spark writes them as strings, and reads them back."""
+"""Numbers that JSON lacks; Spark writes and reads them as strings."""
 
 
 class Unfit(ValueError):
-    """A text is not JSON, or a value does not fit its column. The message gives the reason."""
+    """A text is not valid JSON, or a value does not fit its column. The message is the reason."""
 
 
 class Number(str):
-    """A number with a fraction or an exponent, as it is written."""
+    """A number with a fraction or an exponent, as written in the JSON."""
 
     __slots__ = ()
 
@@ -68,12 +68,12 @@ class Field(NamedTuple):
 
 
 def fields_of(schema: t.StructType) -> list[Field]:
-    """The fields of a schema as columns."""
+    """The columns for the fields of a schema."""
     return [Field(each.name, (each.name,), each.dataType) for each in schema.fields]
 
 
 def load(text: bytes) -> dict[str, Any]:
-    """The object that a text is. Raises Unfit."""
+    """Parse a JSON object. Raises Unfit."""
     value = load_value(text, _not_object)
     if not isinstance(value, dict):
         raise Unfit("the value is not a JSON object")
@@ -81,7 +81,7 @@ def load(text: bytes) -> dict[str, Any]:
 
 
 def load_value(text: bytes, said: Callable[[bytes, ValueError], str] | None = None) -> Any:
-    """The value that a text is. Raises Unfit; `said` makes its message of the decoder's error."""
+    """Parse a JSON value. Raises Unfit; `said` converts the decoder's error to its message."""
     try:
         return _DECODER.decode(text.decode())
     except UnicodeDecodeError as e:
@@ -97,8 +97,8 @@ def load_value(text: bytes, said: Callable[[bytes, ValueError], str] | None = No
 def load_all(
     texts: Iterable[bytes | None],
 ) -> tuple[list[Mapping[str, Any]], list[str | None]]:
-    """The objects of texts, and by row the reason why it is none. Such a one is empty, and so is
-    that of a null."""
+    """Parse JSON objects. Returns the objects, and by row the reason why a text is not an object;
+    None if it is. The object of such a text or of a null is empty."""
     rows: list[Mapping[str, Any]] = []
     reasons: list[str | None] = []
     for text in texts:
@@ -149,7 +149,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def json_text(value: Any) -> str:
-    """A loaded value as JSON: order, types and digits as they were read."""
+    """The JSON of a loaded value, with the order, types and digits that it had."""
     if type(value) is Number:
         return value
     if isinstance(value, dict):
@@ -165,11 +165,11 @@ def _quoted(value: Any) -> str:
 
 
 class JsonReader:
-    """Reads JSON objects into columns."""
+    """A reader of JSON objects into columns."""
 
     def __init__(self, fields: Sequence[Field], zone: str) -> None:
-        """`zone` is that of times that name none. Raises OptionError for a type that JSON does not
-        have."""
+        """`zone` is the time zone of times that name none. Raises OptionError for a type that JSON
+        lacks."""
         types = [to_arrow_type(each.type, timezone="UTC") for each in fields]
         self.schema = pa.schema(
             [pa.field(each.name, type_) for each, type_ in zip(fields, types, strict=True)]
@@ -180,20 +180,20 @@ class JsonReader:
         ]
 
     def read(self, texts: Iterable[bytes | None]) -> tuple[list[pa.Array], list[str | None]]:
-        """The columns of texts, and each row's reason for not fitting; values that do not fit are
-        null. All columns of a null text are null."""
+        """Parse texts. Returns the columns, and for each row the reason why it does not fit; None
+        if it does. Values that do not fit are null. All columns of a null text are null."""
         rows, reasons = load_all(texts)
         return self.columns(rows, reasons), reasons
 
     def columns(
         self, rows: Sequence[Mapping[str, Any]], reasons: list[str | None]
     ) -> list[pa.Array]:
-        """The columns of objects; adds to `reasons` why one does not fit."""
+        """The columns of objects. Adds to `reasons` why an object does not fit."""
         return [column.read(rows, reasons) for column in self._columns]
 
 
 class _Column:
-    """One of the columns."""
+    """A column that is read from objects."""
 
     def __init__(self, path: tuple[str, ...], convert: Convert, type_: pa.DataType) -> None:
         self._path = path
@@ -223,7 +223,8 @@ _NULL: Final = type(None)
 
 
 def _quick(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """A column in one step, where Arrow takes just what `convert_of` does; else None."""
+    """Convert a whole column with Arrow, if that has the same result as `convert_of`; otherwise
+    None."""
     types = set(map(type, values))
     types.discard(_NULL)
     try:
@@ -249,7 +250,7 @@ def _quick(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _is_odd(number: str) -> bool:
-    """Whether Arrow's parser of decimals may crash at this number."""
+    """Whether Arrow's parser of decimals may crash on this number."""
     return len(number) > _DIGITS_MAX or "e" in number or "E" in number
 
 
@@ -271,12 +272,13 @@ def _shown(value: Any) -> str:
 
 
 def convert_of(kind: t.DataType, zone: str) -> Convert:
-    """A function that turns a JSON value into a column's value. Raises OptionError for a type that
-    JSON lacks."""
+    """Return a function that converts a JSON value to a column's value. Raises OptionError for a
+    type that JSON lacks."""
     says = f" is not {kind.simpleString().upper()}: "
 
     def checked(convert: Convert) -> Convert:
-        """A function that raises ValueError for a value that does not fit."""
+        """Return a function that raises Unfit, with the column's type, for a value that does not
+        fit."""
 
         def run(value: Any) -> Any:
             try:
@@ -363,8 +365,8 @@ def _digits(value: Any) -> str:
 
 
 def fit_decimal(text: str, precision: int, scale: int) -> Decimal:
-    """A number with all its digits. Raises ValueError or ArithmeticError if there are more than fit
-    in: nothing is rounded."""
+    """Parse a number with all its digits. Raises ValueError or ArithmeticError if it has more
+    digits than fit, since numbers are not rounded."""
     value = Decimal(text)
     _, digits, exponent = value.as_tuple()
     if type(exponent) is not int:
@@ -385,16 +387,16 @@ def _boolean(value: Any) -> bool:
 
 
 def read_date(text: str) -> datetime.date:
-    """A date such as 2026-01-31. Raises ValueError."""
+    """Parse a date such as 2026-01-31. Raises ValueError."""
     if not _DATE.fullmatch(text):
         raise ValueError
     return datetime.date.fromisoformat(text)
 
 
 def read_time(text: str, zone: str | None) -> datetime.datetime:
-    """A date and time such as 2026-01-31T09:30:00.123456Z; `zone` is that of one that names none,
-    and without it none may. Raises ValueError, for example for more digits than microseconds
-    have."""
+    """Parse a date and time such as 2026-01-31T09:30:00.123456Z. `zone` is the time zone of a time
+    that names none; if it is None, times must not name one. Raises ValueError, for example for more
+    digits than microseconds have."""
     found = _TIME.fullmatch(text)
     if found is None:
         raise ValueError
@@ -419,7 +421,7 @@ def _timestamp(zone: str) -> Convert:
             return read_time(value, zone)
         if type(value) not in (int, Number):
             raise ValueError
-        # A number counts seconds, as for Spark.
+        # A number counts seconds since 1970, as in Spark.
         micros = fit_decimal(str(value), 20, 6) * 1_000_000
         return _EPOCH + datetime.timedelta(microseconds=int(micros))
 

@@ -1,4 +1,4 @@
-"""How columns become JSON, and keys and values of records, with Spark's functions."""
+"""Converts columns to JSON, and to keys and values of records, with Spark's functions."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -13,16 +13,17 @@ MICROSECONDS: Final[Mapping[str, str]] = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""Options of `to_json`: times keep their microseconds. By default it writes milliseconds."""
+"""Options of `to_json` with which times keep their microseconds. By default it writes
+milliseconds."""
 
 
 def as_json(column: "Column | str") -> "Column":
-    """A column with fields or elements, as JSON; null fields are left out."""
+    """A struct, map or array column as JSON; null fields are omitted."""
     return f.to_json(column, dict(MICROSECONDS))
 
 
 def as_bytes(column: "Column", kind: DataType) -> "Column":
-    """A column as bytes: one with fields or elements as JSON, any other as its text."""
+    """A column as bytes: structs, maps and arrays as JSON, other types as their text."""
     if isinstance(kind, BinaryType):
         return column
     if isinstance(kind, StructType | MapType | ArrayType):

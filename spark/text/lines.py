@@ -1,11 +1,11 @@
-"""The lines of files of text."""
+"""Splits text files into lines."""
 
 import codecs
 from collections.abc import Iterable
 
 
 def without_bom(line: bytes) -> bytes:
-    """A file's first line without the mark that it is UTF-8."""
+    """A file's first line, without a byte order mark."""
     return line.removeprefix(codecs.BOM_UTF8)
 
 
@@ -16,7 +16,8 @@ def file_lines(content: bytes) -> list[bytes]:
 
 
 def json_lines(lines: Iterable[bytes], *, first: bool) -> list[bytes | None]:
-    """Lines without what ends them; an empty one is None. `first`: the first may begin a file."""
+    """Lines without carriage returns at their ends; an empty line is None. With `first`, the first
+    line may begin with a byte order mark."""
     found: list[bytes | None] = []
     for line in lines:
         text = line.removesuffix(b"\r")

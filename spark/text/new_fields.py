@@ -1,8 +1,8 @@
-"""Fields of JSON objects that have no column yet, and names that cannot become one.
+"""Finds fields of JSON objects that have no column yet, and names that columns cannot have.
 
-The names of Spark's columns, and of those of most tables and databases, must differ in more than
-upper and lower case. So if two names differ only in case, the first is a column, and an object with
-the other one does not fit.
+Column names in Spark, and in most tables and databases, must differ in more than upper and lower
+case. So if two names differ only in case, the first one is a column, and an object with the other
+one does not fit.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,22 +13,22 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pk.spark.text.json_reader import Number, Unfit, json_text, load
 
 _SHOWN_MAX: Final = 100_000
-"""The longest text of new fields that goes along in an error message, in characters."""
+"""The longest text of new fields that an error message contains, in characters."""
 
 
 _DEPTH_MAX: Final = 30
-"""Objects and arrays that are deeper in others than this become text."""
+"""Objects and arrays that are nested more deeply than this are treated as text."""
 
 
 class Names(NamedTuple):
-    """The names that the columns have room for."""
+    """The names of the existing columns."""
 
     exact: frozenset[str]
     folded: Mapping[str, str]
-    """Name in small letters → name."""
+    """Name in lower case → name."""
 
     inner: "Mapping[str, Names]"
-    """The names inside of objects."""
+    """The names inside structs."""
 
 
 def names_of(schema: StructType) -> Names:
@@ -66,7 +66,7 @@ def new_fields(value: Mapping[str, Any], names: Names, path: str = "") -> dict[s
 
 
 def shown(found: Mapping[str, Any], names: Names) -> str:
-    """New fields as JSON; without their values where these are long. Numbers stay."""
+    """New fields as JSON. If that is too long, it has no values except numbers."""
     text = json_text(found)
     return text if len(text) <= _SHOWN_MAX else json_text(_named(found, names))
 
@@ -81,7 +81,7 @@ def _named(found: Mapping[str, Any], names: Names) -> dict[str, Any]:
 
 
 def as_text(found: Mapping[str, Any], names: Names) -> StructType:
-    """New fields as columns of text, which have a value of any type as its JSON."""
+    """String columns for new fields, which hold values of any type as JSON."""
     fields: list[StructField] = []
     for name, each in found.items():
         inner = names.inner.get(name)
@@ -91,8 +91,8 @@ def as_text(found: Mapping[str, Any], names: Names) -> StructType:
 
 
 def in_one_case(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """The JSON objects among texts, for Spark to find their columns. If names differ only in case,
-    only the first is kept; very deep values become text."""
+    """The JSON objects among texts, for inference by Spark. If names differ only in case, only the
+    first one is kept; very deep values become text."""
     known: dict[str, Any] = {}
     for text in texts:
         try:
@@ -126,7 +126,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name has no half of a character."""
+    """Whether a name has no unpaired surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The options of files of text: which files are read, and how CSV is written."""
+"""The options for text files: which files are read, and the format of CSV."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from pk.spark.text.csv_reader import Dialect
 
 PACKED: Final = frozenset((".gz", ".bz2", ".zst", ".lz4", ".snappy"))
-"""How the names of files end that Spark unpacks."""
+"""The suffixes of files that Spark decompresses."""
 
 _LISTING: Final = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
-"""Options of Spark's readers that say which files are read."""
+"""Options of Spark's readers that select the files."""
 
 _CSV: Final = ("delimiter", "header", "encoding", "nullvalue")
 _SYNONYMS: Final = {"sep": "delimiter", "charset": "encoding"}
@@ -21,11 +21,11 @@ _AS_IT_IS: Final = {
     "csv": {"mode": "failfast", "multiline": "true"},
     "json": {"mode": "failfast", "multiline": "false", "encoding": "utf-8"},
 }
-"""Format → the options of Spark's readers that have a fixed value here."""
+"""Format → options of Spark's readers with values that are fixed here."""
 
 
 def text_options(kind: str, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of a text format: those that say which files are read, and those of CSV. Raises
+    """Split the options of a text format into those that select files, and those of CSV. Raises
     OptionError."""
     known = (*_LISTING, *(_CSV if kind == "csv" else ()))
     listing: dict[str, str] = {}
@@ -52,8 +52,7 @@ def has_header(own: Mapping[str, str]) -> bool:
 
 
 def dialect_of(file: str, own: Mapping[str, str]) -> "Dialect":
-    """How a file of CSV is written: by the options, and by the end of its name. Raises
-    OptionError."""
+    """The format of a CSV file, from the options and the suffix of its name. Raises OptionError."""
     from pk.spark.text.csv_reader import Dialect
 
     path = PurePosixPath(file)

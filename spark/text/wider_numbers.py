@@ -1,4 +1,4 @@
-"""Numbers with a fraction in fields that were BIGINT so far, which may become DOUBLE."""
+"""Finds numbers with a fraction in BIGINT fields, which may then become DOUBLE."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
@@ -8,14 +8,14 @@ from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 from pk.spark.text.json_reader import Number, Unfit, load
 
 Path = tuple[str, ...]
-"""The names that lead to a field inside objects."""
+"""The names that lead to a field inside nested objects."""
 
 _LENGTH_MAX: Final = 100
-"""The longest number that changes a column's type, in characters."""
+"""The longest number that can change a column's type, in characters."""
 
 
 def shown_path(path: Path) -> str:
-    """A path as people read it."""
+    """A path in the form for messages."""
     return ".".join(path)
 
 
@@ -39,7 +39,7 @@ def wider_numbers(value: Mapping[str, Any], schema: StructType) -> dict[Path, Nu
 
 
 def value_at(value: Mapping[str, Any], path: Path) -> Any:
-    """The value at a path; None if there is none."""
+    """The value at a path; None if there is no value."""
     found: Any = value
     for name in path:
         if not isinstance(found, dict):
@@ -63,7 +63,8 @@ def with_doubles(schema: StructType, paths: Collection[Path]) -> StructType:
 
 
 def not_double(texts: Iterable[bytes], path: Path) -> int | None:
-    """A whole number at a path in one of the objects that no DOUBLE is; None without one."""
+    """A whole number at a path in one of the objects that DOUBLE cannot represent; None if there is
+    none."""
     for text in texts:
         try:
             each = value_at(load(text), path)
