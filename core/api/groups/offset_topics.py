@@ -27,7 +27,7 @@ class Named(Protocol):
 
 
 class Request(Protocol):
-    """One of these requests."""
+    """An OffsetCommit, TxnOffsetCommit or OffsetDelete request."""
 
     topics: list[Any]
 

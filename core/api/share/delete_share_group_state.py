@@ -17,4 +17,4 @@ async def handle(
 
 
 error_response = DELETE.refuse
-"""The same error for every share partition."""
+"""Returns the response with the same error for every share partition."""

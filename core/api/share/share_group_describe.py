@@ -37,4 +37,4 @@ async def handle(
 
 
 error_response = _DESCRIBE.error_response
-"""The same error for every group."""
+"""Returns the response with the same error for every group."""

@@ -29,7 +29,7 @@ from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplic
 logger = logging.getLogger("pk.controller")
 
 AGAIN_S: Final = 1.0
-"""The pause after a failed decision."""
+"""The pause after a failed decision, in seconds."""
 PATIENCE_S: Final = 2.0
 """A partition that waits longer than this, in seconds, is logged. Brokers that restart together
 need some time."""
@@ -70,7 +70,7 @@ class UncleanRecovery:
         self._changed.set()
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Compare reported logs and elect leaders until cancelled."""
         self._reports.clear()
         self._since.clear()
         self._said.clear()

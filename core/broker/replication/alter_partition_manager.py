@@ -82,7 +82,7 @@ class AlterPartitionManager:
         self._proposals = proposals
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Maintain the ISRs until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             nursery.start_soon(self._ask_for_all)
