@@ -1,7 +1,7 @@
 """Parses the locations of files that users give: a path, or a URL.
 
-Commands and pipelines use these functions, so that none of them creates a directory `s3:` for a URL
-that it does not know.
+Commands and pipelines use these functions to recognize URLs. Otherwise they would create a
+directory `s3:` for a URL that they do not know.
 """
 
 import re

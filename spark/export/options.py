@@ -70,8 +70,8 @@ class ExportOptions:
     key_schema: str | None = None
     value_schema: str | None = None
     schemas: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Where the schemas are for `avro`, `json-schema` and `protobuf`: options of the data source,
-    such as `schema.registry.url` and `value.schema.subject`."""
+    """The options of the data source for the schemas of `avro`, `json-schema` and `protobuf`, such
+    as `schema.registry.url` and `value.schema.subject`."""
 
     evolve: bool = False
     """Whether a resumed export adds the fields that JSON or a registry's schema has gained since.

@@ -30,7 +30,7 @@ class ObjectPath:
         return self.path.rpartition("/")[2]
 
     def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Raises FileNotFoundError, OSError."""
+        """The text of the object. Raises FileNotFoundError, OSError."""
         return self.store.read(self.path).decode(encoding, errors)
 
     def write_text(self, text: str) -> None:
@@ -53,7 +53,7 @@ class ObjectPath:
         return self.store.age_s(self.path)
 
     def exists(self) -> bool:
-        """Raises OSError."""
+        """Whether the object exists. Raises OSError."""
         try:
             self.store.read(self.path)
         except FileNotFoundError:
@@ -61,11 +61,11 @@ class ObjectPath:
         return True
 
     def touch(self) -> None:
-        """Raises OSError."""
+        """Replace the object with an empty one. Raises OSError."""
         self.write_text("")
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Raises OSError."""
+        """Remove the object if it exists. Raises OSError."""
         self.store.remove([self.path])
 
     def iterdir(self) -> Iterator["ObjectPath"]:

@@ -446,7 +446,7 @@ class _Upload:
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Raises OSError."""
+        """Write a part of the object. Raises OSError."""
         with _Errors(self._what):
             self._file.write(data)
         size = memoryview(data).nbytes
@@ -460,7 +460,7 @@ class _Upload:
         """Do nothing: an object becomes visible when it is closed."""
 
     def close(self) -> None:
-        """Raises OSError."""
+        """Complete the object. Raises OSError."""
         if not self.closed:
             self.closed = True
             with _Errors(self._what):
@@ -470,7 +470,7 @@ class _Upload:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Close the object, or discard it after an error."""
+        """Close the file, unless there was an error: then the object does not exist."""
         if error is None:
             self.close()
 

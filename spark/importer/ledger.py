@@ -70,7 +70,7 @@ class Piece:
 
 
 class Ledger:
-    """One import's markers. Lives in the process's loop (pk.spark.connections)."""
+    """One import's markers. Runs in the process's loop (pk.spark.connections)."""
 
     def __init__(self, cluster: Cluster, options: SinkOptions, import_id: str) -> None:
         self.about: dict[str, Any] | None = None

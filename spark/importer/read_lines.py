@@ -110,7 +110,7 @@ class FindFields:
 
 
 class CsvPortion(NamedTuple):
-    """What a task needs to know about the portion that it reads."""
+    """The facts about a portion that its task needs."""
 
     dialect: Dialect
     crlf: bool

@@ -324,7 +324,7 @@ class _Named:
         if "*" in self.computed:
             if options.value is None:
                 raise OptionError("without --value, no other expression can use *: name the fields")
-            # With *, the rows must have only fields, and no extra columns.
+            # The rows must have only fields, since * means all columns.
             self.computed |= {path[0].lower() for path in self.alone}
             self.alone.clear()
             self._paths.clear()

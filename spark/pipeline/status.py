@@ -329,8 +329,8 @@ def partitions_of(progress: dict[str, Any]) -> list[PartitionStatus] | None:
 
 
 def rows_of(progress: dict[str, Any]) -> int:
-    """The number of records that a batch read. For topics a metric counts them, since Spark may
-    read a topic twice in a batch."""
+    """The number of records that a batch read. A metric counts those of topics, since Spark
+    may read a topic twice in a batch."""
     metrics: dict[str, Any] = progress.get("observedMetrics") or {}
     rows = sum(int(value["records"]) for name, value in metrics.items() if name.startswith(READ))
     for source in progress["sources"]:
