@@ -1,5 +1,5 @@
-"""Check pk-client in an environment without anything else: its dependencies, the time of its
-import, and a record produced and consumed on trio, on asyncio and without an event loop.
+"""Checks pk-client in an environment that has nothing else: its dependencies, how long its import
+takes, and a record produced and consumed on trio, on asyncio and without an event loop.
 
     python -I scripts/check_client.py BOOTSTRAP
 """
@@ -23,7 +23,8 @@ EARLIEST = {"auto.offset.reset": "earliest"}
 
 
 def start_ms(program: str) -> float:
-    """The shortest time of Python with a program, in milliseconds: other work only adds to it."""
+    """Return the shortest time that Python takes for a program, in milliseconds: other load only
+    adds to it."""
     times: list[float] = []
     for _ in range(ROUNDS):
         before = time.perf_counter()

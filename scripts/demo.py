@@ -1,5 +1,5 @@
-"""The main job, as a person would type it: every command is shown, run, and its own output left to
-speak.
+"""Shows the main use of pk, as a person would type it: prints every command, runs it, and shows its
+output.
 
 The broker, its data and the parquet files live in a temporary directory that is removed at the end.
 """
@@ -55,7 +55,7 @@ def pk(*words: str, shown: int | None = None, stdin: TextIO | None = None) -> st
 
 
 def records(path: Path, key: str | None) -> Iterator[dict[str, str | None]]:
-    """The file's records, each a key and a value."""
+    """Return the records of the file, each a key and a value."""
     with path.open(encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
             rows = csv.DictReader(file)
@@ -76,7 +76,7 @@ def records(path: Path, key: str | None) -> Iterator[dict[str, str | None]]:
 
 
 def start_broker(data: Path) -> tuple[subprocess.Popen[str], str]:
-    """`pk up` in the background, and the address it is ready at."""
+    """Start `pk up` in the background, and return its address once it is ready."""
     words = ("up", "--port", "0", "--data", str(data))
     show(*words)
     broker = subprocess.Popen([PK, *words], stdout=subprocess.PIPE, text=True, encoding="utf-8")
@@ -89,7 +89,7 @@ def start_broker(data: Path) -> tuple[subprocess.Popen[str], str]:
 
 
 def show_parquet(directory: Path) -> None:
-    """The parquet's row count and first rows."""
+    """Print the parquet's row count and first rows."""
     from pyarrow import parquet
 
     table = parquet.read_table(directory)
@@ -102,11 +102,11 @@ def show_parquet(directory: Path) -> None:
 
 
 def run(source: Path, key: str | None, home: Path) -> None:
-    """The job, in `home`."""
+    """Run the demo in the directory `home`."""
     topic = re.sub(r"[^a-zA-Z0-9._-]", "-", source.stem)[:200]
     step("1. A broker of our own")
     broker, address = start_broker(home / "data")
-    # The files for undo are in the temporary directory, too, and are deleted with it.
+    # The files for undo are in the temporary directory too, and are deleted with it.
     os.environ |= {"PK_BOOTSTRAP_SERVER": address, "XDG_STATE_HOME": str(home / "state")}
     try:
         step("2. A topic, and the file in it, with keys")
@@ -148,7 +148,7 @@ def run(source: Path, key: str | None, home: Path) -> None:
 
 
 def main() -> None:
-    """Run the job on the file named, or on the airports."""
+    """Run the demo on a given file, or on the airports."""
     words = sys.argv[1:]
     if len(words) > 2 or any(word.startswith("-") for word in words):
         sys.exit("usage: scripts/demo [FILE [KEY]]")

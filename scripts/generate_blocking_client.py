@@ -3,8 +3,8 @@
     python scripts/generate_blocking_client.py           writes the file
     python scripts/generate_blocking_client.py --check   exits with 1 if the file is stale
 
-Each public method of the classes on trio becomes one of the same name and arguments that forwards
-to it. Those that differ are written by hand, in client/blocking.py.
+Each public method of the classes on trio becomes a method with the same name and arguments that
+forwards to it. Methods that differ are written by hand, in client/blocking.py.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from __future__ import annotations
 
 @dataclass(frozen=True)
 class Source:
-    """A class whose methods are forwarded: the name of the class that is made, the files and class
-    names that it is made from, and methods that are left out."""
+    """A class whose methods are forwarded: the name of the generated class, the files and class
+    names of its originals, and the methods to leave out."""
 
     name: str
     doc: str
@@ -45,7 +45,7 @@ class Source:
 
 
 def _admin_classes() -> tuple[tuple[str, str], ...]:
-    """The classes that `Admin` inherits from, with their files."""
+    """Return the classes that `Admin` inherits from, with their files."""
     module = ast.parse((ROOT / "net/client/admin.py").read_text())
     homes = dict(_imports(module, "pk.net.client.admin"))
     admin = next(n for n in module.body if isinstance(n, ast.ClassDef) and n.name == "Admin")
@@ -94,7 +94,8 @@ def _sources() -> tuple[Source, ...]:
 
 
 def _imports(module: ast.Module, name: str) -> Iterator[tuple[str, str]]:
-    """(name, the module it is from) for all names that a module imports from others or defines."""
+    """Return (name, the module that defines it) for all names that a module imports from others or
+    defines."""
     for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
@@ -118,9 +119,9 @@ class _Writer:
         self.imports: dict[str, set[str]] = {}
         self.modules: set[str] = set()
         self.originals: dict[str, str] = {}
-        """Alias → the name it is for, in the file that is being read."""
+        """Alias → the imported name, in the current file."""
         self.private: dict[str, ast.expr] = {}
-        """The values of that file's private constants."""
+        """The values of private constants in the current file."""
 
     def write(self, source: Source) -> str:
         client = source.classes[0][1] if len(source.classes) == 1 else "Admin"
@@ -169,7 +170,7 @@ class _Writer:
         self.imports.setdefault(module, set()).add(name)
 
     def _learn(self, node: ast.AST | None, homes: dict[str, str], top: set[str]) -> None:
-        """Import the names that an annotation or a default value needs."""
+        """Add the imports that an annotation or a default value needs."""
         if node is None:
             return
         for part in ast.walk(node):
@@ -182,7 +183,7 @@ class _Writer:
                 self._learn(ast.parse(part.value, mode="eval"), homes, top)
 
     def _public(self, default: ast.expr) -> ast.expr:
-        """A default value, without private names."""
+        """Return a default value with private names replaced by their values."""
         if isinstance(default, ast.Name):
             return self.private.get(default.id, default)
         return default
@@ -216,7 +217,7 @@ class _Writer:
 
 
 class _Unquoted(ast.NodeTransformer):
-    """An annotation without quotes, which the generated file does not need."""
+    """Removes the quotes of an annotation, which the generated file does not need."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if isinstance(node.value, str):
@@ -246,7 +247,7 @@ def _first_paragraph(doc: str) -> list[str]:
 
 
 def generate() -> str:
-    """The file's text, formatted."""
+    """Return the text of the file, formatted."""
     writer = _Writer()
     classes = [writer.write(source) for source in _sources()]
     imports = [f"import {module}" for module in sorted(writer.modules)]

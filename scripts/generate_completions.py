@@ -1,6 +1,6 @@
-"""Writes what completion reads: completions/pk.bash, pk.zsh and pk.fish, and the table of config
-keys that it knows without importing them (cli/config_keys/words.tsv), and the tree of commands
-(cli/command_line/tree.json). A test says when they are stale.
+"""Generates the files for completion: completions/pk.bash, pk.zsh and pk.fish, the table of config
+keys, which completion reads instead of importing them (cli/config_keys/words.tsv), and the tree of
+commands (cli/command_line/tree.json). A test fails if they are stale.
 """
 
 import sys
@@ -58,7 +58,7 @@ def _client_keys() -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def config_words() -> str:
-    """The table that `pk.cli.config_keys.words` reads."""
+    """Return the table that `pk.cli.config_keys.words` reads."""
     lines: list[tuple[str, ...]] = []
     for kind, table in _KEYS.items():
         for key in table.values():
@@ -69,7 +69,7 @@ def config_words() -> str:
 
 
 def files() -> dict[Path, str]:
-    """Every generated file and its content."""
+    """Return each generated file and its content."""
     found = {ROOT / "completions" / f"pk.{shell}": script for shell, script in SCRIPTS.items()}
     return {
         **found,

@@ -1,4 +1,5 @@
-"""Writes `docs/metrics-reference.md` from the metrics of a broker. A test says when it is stale."""
+"""Generates `docs/metrics-reference.md` from the metrics of a broker. A test fails if the page is
+stale."""
 
 import sys
 from collections.abc import Iterable
@@ -34,7 +35,7 @@ Everywhere, it has `pk_build_info`, with the label `version`.
 
 
 def metrics_page(metrics: Iterable[Metric]) -> str:
-    """The reference of a broker's metrics, by Kafka's types."""
+    """Return the reference of a broker's metrics, grouped by Kafka's types."""
     by_type: dict[str, list[Metric]] = {}
     for metric in metrics:
         by_type.setdefault(metric.name.partition(",")[0], []).append(metric)
@@ -50,7 +51,7 @@ def metrics_page(metrics: Iterable[Metric]) -> str:
 
 
 async def metrics() -> list[Metric]:
-    """Those of a broker that is also the controller."""
+    """Return the metrics of a broker that is also the controller."""
     async with running_node() as node:
         return await metrics_of(node.broker)
 

@@ -1,5 +1,5 @@
-"""Draws docs/screens/*.svg: what programs of pk show on a terminal, from the programs themselves on
-a cluster of three brokers."""
+"""Draws docs/screens/*.svg: the screens of pk's programs, which run on a cluster of three
+brokers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ COLUMNS = 100
 _RGB = re.compile("[0-9a-f]{6}")
 _FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _OLD_NAMES = {"brown": "yellow"}
-"""Names of pyte's that rich does not have."""
+"""pyte's names of colors that rich does not have."""
 
 
 def main() -> None:
-    """Starts the cluster, gives it records, a group that reads and one that lags, and draws each
+    """Start the cluster, create records, a group that keeps up and a group that lags, and draw each
     screen."""
     SCREENS.mkdir(exist_ok=True)
     with (
@@ -127,7 +127,7 @@ def main() -> None:
             screen = open_terminal(*words, lines=lines)
             try:
                 until(screen)
-                if name not in ("records", "top", "reassign"):  # those never rest
+                if name not in ("records", "top", "reassign"):  # these programs never stop drawing
                     while screen.read(1.0):
                         pass
                 draw(name, f"pk {' '.join(words)}", screen, lines)
@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def draw(name: str, title: str, screen: Terminal, lines: int) -> None:
-    """Write what the screen shows now."""
+    """Write the current screen."""
     console = Console(record=True, width=COLUMNS, file=StringIO())
     for line in range(lines):
         text = Text()
@@ -150,7 +150,7 @@ def draw(name: str, title: str, screen: Terminal, lines: int) -> None:
 
 
 def style_of(cell: object) -> Style:
-    """A cell's colours and weight, as rich says them."""
+    """Return a cell's colors and weight in rich's syntax."""
     fg, bg = (_colour(getattr(cell, which)) for which in ("fg", "bg"))
     return Style(
         color=fg,

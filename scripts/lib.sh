@@ -1,6 +1,6 @@
 # Functions for all scripts: the virtual environment at the root, created once and renewed when a pyproject.toml changes.
 
-# Tests start pk some hundred times, and import every test file in each worker: compiled once, not each time, whatever
+# Tests start pk hundreds of times, and each worker imports every test file. Python compiles the files only once, whatever
 # the caller's settings.
 unset PYTHONDONTWRITEBYTECODE
 
@@ -19,12 +19,12 @@ find_python() {
   return 1
 }
 
-make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that are needed (default: dev, which has all)
+make_venv() {  # make_venv ROOT [EXTRA]: creates .venv with an extra of pyproject.toml (default: dev, which has all)
   local root=$1 extra=${2:-dev} python stamp wanted
   stamp=$root/.venv/.pk-installed
   [ "$extra" = dev ] || stamp=$stamp-$extra
   wanted=$(cat "$root/pyproject.toml" "$root/packaging/client/pyproject.toml" | cksum)
-  # The library for Kerberos is built with the headers of the system's library.
+  # Building the library for Kerberos needs the headers of the system's library.
   ! command -v krb5-config >/dev/null || wanted="$wanted kerberos"
   if "$root/.venv/bin/python" -c '' 2>/dev/null; then
     # An environment with the tests' tools has everything.
@@ -46,18 +46,18 @@ make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that 
   say ".venv is ready: .venv/bin/pk"
 }
 
-install() {  # install ROOT EXTRA: both distributions, editable. Python compiles what is imported; pip would compile everything.
+install() {  # install ROOT EXTRA: installs both distributions as editable. Python compiles the imported files; pip would compile all.
   "$1/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on --no-compile -e "$1/packaging/client" -e "$1[$2]" |
     show_install
 }
 
-archive_classes() {  # archive_classes ROOT: Apache Kafka's programs start in half the time, where java and mvn are
+archive_classes() {  # archive_classes ROOT: lets Apache Kafka's programs start in half the time, if java and mvn are installed
   command -v java >/dev/null && command -v mvn >/dev/null || return 0
   PK_CLASS_ARCHIVES=$(cd "$1/tests" && "$1/.venv/bin/python" -m clients.class_archives) || return 0
   export PK_CLASS_ARCHIVES
 }
 
-show_install() {  # what pip says, on one line of a terminal: which package it is at, and how far a download is
+show_install() {  # shows pip's progress on one line of a terminal: the current package, and how far a download is
   local line count=0
   while IFS= read -r line; do
     case $line in

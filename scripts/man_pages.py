@@ -11,13 +11,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class ManPages(BuildHookInterface[Any]):
-    """Writes the man pages to a directory that lives as long as the build, and has them
-    installed."""
+    """Writes the man pages to a directory that exists during the build, and adds them to the
+    wheel."""
 
     _directory: tempfile.TemporaryDirectory[str] | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called before a wheel is built."""
+        """Write the man pages before a wheel is built."""
         if version == "editable":
             return
         sys.path.insert(0, str(Path(self.root) / "scripts" / "path"))
@@ -30,6 +30,6 @@ class ManPages(BuildHookInterface[Any]):
             build_data["shared_data"][str(path)] = f"share/man/man{name[-1]}/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Called after it was built."""
+        """Delete the directory after the wheel is built."""
         if self._directory is not None:
             self._directory.cleanup()

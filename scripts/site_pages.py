@@ -1,5 +1,5 @@
-"""Pages of the site that are made from the code when it is built: the commands, the keys of
-configs, the errors, the client library, and what CONTRIBUTING.md says. (A hook of mkdocs.)"""
+"""Generates pages of the site from the code: the commands, the config keys, the errors, the client
+library, and CONTRIBUTING.md. This is a hook of mkdocs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from pk.net.client.config import (
 )
 
 _DRAWN = re.compile(r"^```mermaid\n(?:(?!```).*\n)+```\n<!-- on the site: (.+) -->$", re.MULTILINE)
-"""A drawing in Mermaid, and the image that replaces it on the site."""
+"""A diagram in Mermaid, and the image that replaces it on the site."""
 
 _WIDE = ("---", "hide: [toc]", "---", "")
-"""A page whose tables need the width of the list of headings."""
+"""Marks a page whose tables also need the width of the table of contents."""
 
 CHANGED = {
     Scope.READ_ONLY: "at a start",
@@ -50,7 +50,7 @@ CHANGED = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages to those of docs/."""
+    """Add the generated pages to those of docs/."""
     for path, text in (
         ("reference/commands.md", reference()),
         ("reference/configs.md", configs()),
@@ -63,13 +63,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Shows the image that a comment names in place of the Mermaid before it: a forge draws that by
-    itself, the site would fetch the library from another host."""
+    """Replace a Mermaid diagram with the image that a comment names: GitHub draws the diagram by
+    itself, but the site would load the library from another host."""
     return _DRAWN.sub(r"\1", markdown)
 
 
 def configs() -> str:
-    """The page of configs: every key, grouped by its entity."""
+    """Return the page of configs: every key, grouped by its entity."""
     ignored = {*unsupported_keys(BROKER_KEYS), *TOPIC_KEYS_NOT_ENFORCED}
     lines = [
         *_WIDE,
@@ -109,7 +109,7 @@ def _table(table: Mapping[str, Key], ignored: Iterable[str], *, changes: bool) -
 
 
 def errors() -> str:
-    """The page of errors: every code, its meaning, and what to do."""
+    """Return the page of errors: every code, its meaning, and what to do."""
     lines = [
         *_WIDE,
         "# Errors",
@@ -164,8 +164,8 @@ The public names, as the code documents them. [The guide](../client.md) shows ho
 
 
 def client() -> str:
-    """The client library and `pk.testing`: every public name, with its docstring (by
-    mkdocstrings), and the keys of configs."""
+    """Return the page of the client library and `pk.testing`: every public name with its docstring
+    (by mkdocstrings), and the config keys."""
     openers = ("open_producer", "open_consumer", "open_share_consumer", "open_admin")
     classes = ("Producer", "Consumer", "ShareConsumer", "Admin", "Delivery", "Deliveries")
     rest = [name for name in pk.client.__all__ if name not in (*openers, *classes)]
@@ -188,7 +188,7 @@ def _described(*names: str) -> str:
 
 
 def _client_configs() -> str:
-    """A table of all keys of the clients."""
+    """Return a table of all keys of the clients."""
     kinds = {
         "producer": ProducerConfig,
         "consumer": ConsumerConfig,
@@ -219,7 +219,7 @@ def _text(value: object) -> str:
 
 
 def contributing() -> str:
-    """CONTRIBUTING.md, with links as they are from docs/."""
+    """Return CONTRIBUTING.md, with links that are valid in docs/."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     return text.replace("](docs/", "](")
 

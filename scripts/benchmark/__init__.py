@@ -1,1 +1,1 @@
-"""pk and Apache Kafka on one machine, in one run: `scripts/bench`."""
+"""Compares pk and Apache Kafka on one machine, in one run: `scripts/bench`."""

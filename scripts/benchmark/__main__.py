@@ -1,14 +1,14 @@
-"""Measures pk and Apache Kafka side by side and prints a table of ratios.
+"""Measures pk and Apache Kafka on the same machine, and prints a table of ratios.
 
-On a machine that does other work as well, only ratios within one run mean anything.
+On a machine that does other work as well, only ratios within one run are meaningful.
 
-Method: each broker has an empty directory of the same file system, and they take turns: in every
-round each measurement is made on the one, then on the other, the order changing from round to
-round; a figure is the median of the rounds. A broker is paused (SIGSTOP) while another is measured,
-since an idle JVM takes the cores for milliseconds now and then. All are warmed first (2 GB, unless
---quick). The clients are the same, with the same settings. CPU is user plus system time of
-the broker's whole process tree. On two cores the client has one of them, so throughput is as much
-the client's as the broker's.
+Each broker has an empty directory in the same file system. They take turns: in every round, each
+measurement is made on one and then on the other, in an order that alternates between rounds. A
+figure is the median of the rounds. A broker is paused (SIGSTOP) while another is measured, since an
+idle JVM sometimes uses the cores for milliseconds. All brokers are warmed up first (with 2 GB,
+unless --quick). They have the same clients with the same settings. CPU is user plus system time of
+the broker's whole process tree. On two cores the client uses one of them, so throughput depends as
+much on the client as on the broker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> int:
     if not Path("/proc/self/stat").exists():
         print("scripts/bench reads CPU and memory from /proc, so it needs Linux.", file=sys.stderr)
         return 1
-    # Piped, the table is as wide as it needs to be.
+    # If piped, the table is as wide as it needs to be.
     console = Console(width=None if sys.stdout.isatty() else 200)
     log = Console(stderr=True)
     names = [] if options.without_pk else ["pk"]
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def make(name: str, directory: Path, properties: Mapping[str, str] | None = None) -> System:
-    """A system on a directory of its own."""
+    """Return a system with a directory of its own."""
     directory.mkdir(parents=True)
     if name == "pk":
         return Pk(directory, apache_kafka.free_ports(1)[0], properties)
@@ -87,7 +87,7 @@ def make(name: str, directory: Path, properties: Mapping[str, str] | None = None
 
 
 def in_turn(names: list[str], number: int) -> list[str]:
-    """The order of the systems in a round. The first one changes from round to round."""
+    """Return the order of the systems in a round. It begins with another system in each round."""
     return names if number % 2 == 0 else names[::-1]
 
 
@@ -106,7 +106,7 @@ def _measure_starts(
 
 
 def _command_line(system: System, size: work.Size, results: report.Results, lines: Path) -> None:
-    """The startup time of its commands, and the throughput of its console tools."""
+    """Measure how long the system's commands take to start, and its console tools."""
     startup.measure(system, results)
     work.command_line(system, size, results, lines)
 
@@ -142,7 +142,7 @@ def _measure_work(
             log.print(f"warming {name}")
             work.warm(system, size)
             pause(system)
-            stack.callback(resume, system)  # it ends in order
+            stack.callback(resume, system)  # a paused system cannot stop cleanly
         for number in range(rounds):
             for part in (each for each in measurements if each in parts):
                 for name in in_turn(names, number):

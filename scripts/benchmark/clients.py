@@ -1,11 +1,11 @@
-"""Compares Python clients, with one broker of pk: records a second, and the client's CPU time for a
-million records.
+"""Compares Python clients with one broker of pk: records per second, and the client's CPU time for
+a million records.
 
 Each client produces records to a partition of its own and then reads them, one record at a time, as
-programs do: `send` for each, and a loop over the records. Time counts from the second record on, so
-connecting and what a client does once are left out. They take turns, in processes of their
-own; a figure is the median of the rounds. The settings are the same: acks=all, linger 5 ms, batches
-of 64 kB, no idempotence for those that have none.
+programs do: it calls `send` for each, and loops over the records. The time is measured from the
+second record on, which leaves out connecting and other work that a client does once. The clients
+take turns, in processes of their own; a figure is the median of the rounds. The settings are the
+same: acks=all, linger 5 ms, batches of 64 kB, and no idempotence for clients that do not have it.
 
     scripts/bench --client
     scripts/bench --client --quick
@@ -40,11 +40,11 @@ BATCH_BYTES = 65_536
 ROUNDS = 3
 
 Figures = dict[str, float]
-"""Name → seconds, and seconds of CPU time (with `-cpu`)."""
+"""Name of a step → seconds, and with `-cpu` seconds of CPU time."""
 
 
 class Clock:
-    """The time and CPU time of one step."""
+    """Measures the time and the CPU time of one step."""
 
     def __init__(self, figures: Figures, name: str) -> None:
         self._figures = figures
@@ -59,7 +59,7 @@ class Clock:
 
 
 def value_of(size: int) -> bytes:
-    """A value that a codec makes smaller, but not to nothing."""
+    """Return a value that compresses to about half its size."""
     return os.urandom(size // 2).hex().encode()[:size]
 
 
@@ -261,11 +261,11 @@ CLIENTS: dict[str, Callable[[str, str, bytes, int, str], Figures]] = {
 }
 
 BESIDE = {"pk, asyncio": "aiokafka", "pk, blocking": "kafka-python"}
-"""Client of pk → the one that it is compared with."""
+"""A client of pk → the client that it is compared with."""
 
 
 def measure(name: str, servers: str, topic: str, size: int, count: int, codec: str) -> Figures:
-    """Let a process of its own measure a client."""
+    """Measure a client in a process of its own."""
     words = [sys.executable, "-m", "benchmark.clients", "--measure", name, "--servers", servers]
     words += ["--topic", topic, "--size", str(size), "--count", str(count), "--codec", codec]
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -323,8 +323,9 @@ def main() -> int:
 
 
 def show(found: dict[tuple[str, str, str, str], float]) -> None:
-    """The table: thousands of records a second, and seconds of CPU time for a million records; in
-    the last columns, the ratio of pk's client to the client in the column before."""
+    """Print the table: thousands of records a second, and seconds of CPU time for a million
+    records. The last columns have the ratio of pk's client to the client that it is compared
+    with."""
     table = Table(title="1,000 records a second (seconds of CPU time for a million records)")
     table.add_column("")
     for name in CLIENTS:

@@ -1,10 +1,10 @@
 """Compares three brokers of pk with three of Apache Kafka: replication, and many partitions.
 
-Both clusters run at once on this machine and take turns, as in scripts/bench; topics have
-replication factor 3 and min.insync.replicas 2, producers acks=all. CPU and memory are those of all
-processes of a cluster (pk's controller included). With many partitions, it measures the CPU of the
-idle cluster, and how long a producer that writes to every partition of a broker waits after the
-broker is killed (-9).
+Both clusters run on this machine at the same time and take turns, as in scripts/bench. Topics have
+replication factor 3 and min.insync.replicas 2, and producers use acks=all. CPU and memory are the
+sums of all processes of a cluster, including pk's controller. With many partitions, the benchmark
+measures the CPU of the idle cluster, and how long a producer that writes to every partition of a
+broker waits after the broker is killed (-9).
 
     PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.cluster
 """
@@ -38,7 +38,7 @@ DELIVERY_TIMEOUT_MS = 120_000
 
 
 class Cluster:
-    """Three brokers of either kind."""
+    """Three brokers of pk or of Apache Kafka."""
 
     def __init__(self, name: str, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -51,21 +51,21 @@ class Cluster:
         self.bootstrap = self.brokers.bootstrap
 
     def pids(self) -> list[int]:
-        """The processes of the cluster that run."""
+        """Return the running processes of the cluster."""
         if isinstance(self.brokers, ApacheKafka):
             return self.brokers.pids
         return [self.brokers.pid(node) for node in self.brokers.running]
 
     def cpu_seconds(self) -> float:
-        """User plus system time of all of them."""
+        """Return the user plus system time of all processes."""
         return sum(cpu_seconds(pid) for pid in self.pids())
 
     def rss_mb(self) -> float:
-        """Resident memory of all of them."""
+        """Return the resident memory of all processes."""
         return sum(rss_mb(pid) for pid in self.pids())
 
     def producer(self, linger_ms: int) -> dict[str, object]:
-        """librdkafka's settings."""
+        """Return librdkafka's settings."""
         return {
             "bootstrap.servers": self.bootstrap,
             "log_level": 0,
@@ -82,7 +82,7 @@ class Cluster:
 
 
 def warm(cluster: Cluster) -> None:
-    """Bring the brokers (and a JVM's compiler) to their speed."""
+    """Warm up the brokers, and the compiler of a JVM."""
     create_replicated(cluster.bootstrap, "warm", 6)
     options = {"topic": "warm", "size": RECORD_BYTES, "partitions": 6, "count": WARM_MB * 1000}
     drive("produce", options | {"config": cluster.producer(5)})
@@ -92,7 +92,8 @@ def warm(cluster: Cluster) -> None:
 
 
 def replicate(cluster: Cluster, number: int, megabytes: int, results: report.Results) -> None:
-    """1 kB records to one partition and to six, and the round trip of a single one."""
+    """Measure records of 1 kB to one partition and to six, and the round trip of a single
+    record."""
     for partitions in (1, 6):
         topic = f"replicated-{partitions}-{number}"
         create_replicated(cluster.bootstrap, topic, partitions)
@@ -120,8 +121,8 @@ def replicate(cluster: Cluster, number: int, megabytes: int, results: report.Res
 
 
 def cpu_seconds_settled(cluster: Cluster) -> float:
-    """The CPU time so far, once the followers have nothing left to fetch: acks=all waits for two of
-    three."""
+    """Return the CPU time so far, once the followers have nothing left to fetch: acks=all waits for
+    two of three replicas."""
     used = cluster.cpu_seconds()
     while True:
         time.sleep(0.5)
@@ -154,8 +155,8 @@ def many_partitions(cluster: Cluster, partitions: int, results: report.Results) 
 
 
 def fail_over(cluster: Cluster, broker: int, topics: list[str]) -> float:
-    """Seconds from kill -9 of `broker` until a record is acknowledged in every partition of
-    `topics` that it led."""
+    """Return the seconds from kill -9 of `broker` until a record is acknowledged in every partition
+    of `topics` that it led."""
     led = [
         (topic, number)
         for topic in topics
@@ -164,7 +165,7 @@ def fail_over(cluster: Cluster, broker: int, topics: list[str]) -> float:
     ]
     config = cluster.producer(0) | {"delivery.timeout.ms": DELIVERY_TIMEOUT_MS}
     producer = Producer(config)  # pyright: ignore[reportArgumentType]
-    for topic, number in led:  # its metadata and connections are there before
+    for topic, number in led:  # the client has its metadata and connections
         producer.produce(topic, b"before", partition=number)
     producer.flush()
     done, errors = threading.Event(), []
@@ -189,7 +190,7 @@ def fail_over(cluster: Cluster, broker: int, topics: list[str]) -> float:
 
 
 def main() -> int:
-    """Measures, prints a table of ratios and writes it as JSON."""
+    """Run the benchmark, print a table of ratios and write it as JSON."""
     parser = argparse.ArgumentParser(prog="benchmark.cluster")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=500, help="of records a row")

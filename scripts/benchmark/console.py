@@ -1,8 +1,9 @@
-"""The console tools of three makers, each on both brokers: pk's, Apache's and kcat, from a file and
-to a file.
+"""Measures the console tools of pk and Apache Kafka, and kcat, on both brokers, from a file and to
+a file.
 
-The whole process is timed, its start included, as a person waits for it; and its CPU, user plus
-system, a million records. On two cores the broker has the other one.
+The figures are the time of the whole process, including its start, since a user waits for that too,
+and its CPU time (user plus system) for a million records. On two cores the broker uses the other
+one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ not dominate."""
 
 
 class Tool(NamedTuple):
-    """A console tool: its rows' name, its command line, its environment."""
+    """A console tool: the name in its rows, its command line, its environment."""
 
     name: str
     command: list[str]
@@ -42,20 +43,20 @@ class Tool(NamedTuple):
 
 
 class Took(NamedTuple):
-    """The time and CPU of a command."""
+    """The time and CPU time of a command."""
 
     seconds: float
     cpu_seconds: float
 
 
 def measure(system: System, size: Size, results: Results, folder: Path) -> None:
-    """All of it, for one system."""
+    """Measure the console tools with one system."""
     produce(system, size, results, folder)
     consume(system, size, results, folder)
 
 
 def lines_file(folder: Path, count: int) -> Path:
-    """Write a file of `count` lines of 100 B, without the line ends."""
+    """Write a file of `count` lines of 100 B, not counting the line ends."""
     path = folder / f"console-{count}.txt"
     if not path.exists():
         with path.open("w") as file:
@@ -64,8 +65,8 @@ def lines_file(folder: Path, count: int) -> Path:
 
 
 def keyed_file(folder: Path, count: int) -> Path:
-    """Write a file of `count` lines with a key of 8 B, a tab and a value of 91 B; 50,000 keys in
-    turn."""
+    """Write a file of `count` lines with a key of 8 B, a tab and a value of 91 B. The 50,000 keys
+    take turns."""
     path = folder / f"keyed-{count}.txt"
     if not path.exists():
         with path.open("w") as file:
@@ -74,7 +75,7 @@ def keyed_file(folder: Path, count: int) -> Path:
 
 
 def timed(tool: Tool, *, stdin: Path | None = None, stdout: Path | None = None) -> Took:
-    """Run a tool from and to files. Raises RuntimeError if it fails."""
+    """Run a tool from one file to another. Raises RuntimeError if it fails."""
     with (
         (stdin or Path(os.devnull)).open("rb") as source,
         (stdout or Path(os.devnull)).open("wb") as sink,
@@ -94,7 +95,7 @@ def timed(tool: Tool, *, stdin: Path | None = None, stdout: Path | None = None) 
 def add(
     results: Results, system: System, name: str, tool: Tool, count: int, took: Took, *, ours: bool
 ) -> None:
-    """The two rows of a measurement; pk's own tools have a rate to reach."""
+    """Add the two rows of a measurement. The rows of pk's own tools have a rate as goal."""
     limit = LEAST_RATE if ours else None
     row = results.row(f"{name}: {tool.name}", "records/s", "console", higher=True, limit=limit)
     row.add(system.name, count / took.seconds)
@@ -103,7 +104,7 @@ def add(
 
 
 def consumers(system: System, topic: str, count: int) -> list[Tool]:
-    """The tools that read `count` records of a topic from its start; pk's first."""
+    """Return the tools that read `count` records of a topic from its start, pk's first."""
     start = ["console-consumer", "-b", system.bootstrap, "-t", topic, "--from-beginning"]
     start += ["-n", str(count)]
     env = pk_environment()
@@ -126,7 +127,7 @@ def consumers(system: System, topic: str, count: int) -> list[Tool]:
 
 
 def consume(system: System, size: Size, results: Results, folder: Path) -> None:
-    """Records of 100 B of 1 and of 6 partitions to a file."""
+    """Measure consuming records of 100 B from 1 and from 6 partitions to a file."""
     count = size.console_lines * RECORDS_A_LINE
     lines = lines_file(folder, count)
     topics = Topics(system)
@@ -145,7 +146,7 @@ def consume(system: System, size: Size, results: Results, folder: Path) -> None:
 
 
 def producers(system: System, topic: str, *, keyed: bool) -> list[Tool]:
-    """The tools that write the lines of standard input to a topic, acknowledged by all; pk's
+    """Return the tools that write the lines of standard input to a topic with acks=all, pk's
     first."""
     words = ["console-producer", "-b", system.bootstrap, "-t", topic]
     words += ["-f", "%k\\t%v\\n"] if keyed else []
@@ -166,7 +167,7 @@ def producers(system: System, topic: str, *, keyed: bool) -> list[Tool]:
 
 
 def produce(system: System, size: Size, results: Results, folder: Path) -> None:
-    """Lines of 100 B from a file, to 1 and to 6 partitions, and with keys."""
+    """Measure producing lines of 100 B from a file, to 1 and to 6 partitions, and with keys."""
     count = size.console_lines * RECORDS_A_LINE
     topics = Topics(system)
     for partitions, keyed in ((1, False), (6, False), (6, True)):
@@ -186,7 +187,7 @@ def produce(system: System, size: Size, results: Results, folder: Path) -> None:
 
 
 def records_in(system: System, topic: str, partitions: int) -> int:
-    """The sum of the end offsets of a new topic."""
+    """Return the sum of the end offsets of a new topic."""
     consumer = Consumer({"bootstrap.servers": system.bootstrap, "group.id": "bench"})
     try:
         return sum(

@@ -1,9 +1,9 @@
 """Measures appends to the metadata log in etcd: `scripts/bench --etcd`.
 
-A controller makes one append at a time, and waits until etcd has confirmed it. Decisions made in
-the meantime go into the next append. The rate of appends therefore limits the latency of a
-decision, not the number of decisions. Each member syncs every write; all members and the controller
-share this machine, and its disk.
+A controller makes one append at a time, and waits until etcd has confirmed it. The next append
+contains the decisions made meanwhile. The rate of appends therefore limits the latency of a
+decision, not the number of decisions. Each member syncs every write. All members and the controller
+share this machine and its disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ MEMBERS = (1, 3)
 
 
 async def appends_s(servers: EtcdServers, count: int, events: int) -> float:
-    """`count` appends of `events` events each, one after the other; how many a second."""
+    """Make `count` appends of `events` events each, one after another. Returns the appends per
+    second."""
     stores = EtcdStores(servers)
     async with trio.open_nursery() as nursery:
         stores.nursery = nursery

@@ -1,21 +1,21 @@
-"""Measures how long producing stops when the leader of a partition fails, for three brokers of pk
-and then three of Apache Kafka.
+"""Measures how long producing stops if the leader of a partition fails, for three brokers of pk and
+then three of Apache Kafka.
 
-A topic of one partition, replication factor 3, min.insync.replicas 2; an idempotent producer of
-librdkafka with acks=all sends a record every few milliseconds. Then its leader is killed (-9),
-stopped from running (SIGSTOP, as a pause or a hang of the machine), or ended in order (SIGTERM).
+The topic has one partition, replication factor 3 and min.insync.replicas 2. An idempotent producer
+of librdkafka with acks=all sends a record every few milliseconds. Then the partition's leader is
+killed (-9), paused (SIGSTOP, like a pause or a hang of the machine), or stopped cleanly (SIGTERM).
 The brokers and the producer have their defaults, except that the producer waits only one second for
 an answer (request.timeout.ms, socket.timeout.ms). By default, it would wait a minute for a stopped
 broker, even if another broker already leads. The figure is the longest time without an
-acknowledgement around that moment; in each round, the broker returns, and the next round waits
-until all replicas are in sync. At the end the log is checked against the producer's
+acknowledgement around that moment. In each round, the broker returns, and the next round waits
+until all replicas are in sync. At the end, the log is compared with the producer's
 acknowledgements.
 
     PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.failover --rounds 3
 
-`--store etcd` or `zookeeper` keeps pk's metadata in an etcd of three servers, or a ZooKeeper, that
-is started for it, and kills and stops the controller too while it leads; with etcd, also the server
-of etcd's that leads.
+`--store etcd` or `zookeeper` starts an etcd of three servers, or a ZooKeeper, for pk's metadata.
+The partition's leader then also fails while it is the controller. With etcd, the server that leads
+etcd is killed too, alone and together with the controller.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CONTROLLER_STOPPED = "SIGSTOP, and it is the controller"
 ETCD = "kill -9 of the etcd that leads, instead"
 WITH_ETCD = "kill -9, and it is the controller, and kill -9 of the etcd that leads"
 LIMITS_S = {"kill -9": 0.5, "clean stop": 0.2}
-"""How long nothing may be acknowledged, on two cores that do nothing else."""
+"""The longest time that nothing may be acknowledged, on two cores that do nothing else."""
 RATE = 200
 STEADY = 100
 BROKERS = 3
@@ -65,7 +65,7 @@ class Cluster(Protocol):
 
 @contextlib.contextmanager
 def running(name: str, kind: str) -> Iterator[tuple[Cluster, VotingStore | None]]:
-    """A cluster of three brokers at its defaults, and the store that votes, if it uses one."""
+    """Start a cluster of three brokers with its defaults, and the voting store if it uses one."""
     with contextlib.ExitStack() as stack:
         if name == "apache":
             yield stack.enter_context(ApacheKafka(BROKERS, heap="1G")), None
@@ -78,7 +78,8 @@ def running(name: str, kind: str) -> Iterator[tuple[Cluster, VotingStore | None]
 def measure(
     cluster: Cluster, fault: str, topic: str, store: VotingStore | None
 ) -> tuple[float, int]:
-    """Seconds without an acknowledgement, and how many errors the producer got."""
+    """Return the longest time in seconds without an acknowledgement, and the number of errors that
+    the producer got."""
     first = None
     if fault in (CONTROLLER, CONTROLLER_STOPPED, WITH_ETCD):
         assert store is not None
@@ -116,7 +117,7 @@ def measure(
 
 
 def main() -> int:
-    """Measures, and prints a table."""
+    """Run the benchmark and print a table."""
     parser = argparse.ArgumentParser(prog="benchmark.failover")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--store", choices=["embedded", *VOTING], default="embedded")

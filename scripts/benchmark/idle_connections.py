@@ -1,8 +1,9 @@
-"""Many clients in one process: each connects, asks ApiVersions, and then keeps its connection open.
+"""Runs many clients in one process. Each connects, sends ApiVersions, and then keeps its connection
+open.
 
     python -m benchmark.idle_connections HOST PORT COUNT
 
-It says `ready` when all are answered, and ends at the end of its input.
+Prints `ready` when all requests are answered, and ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SPARE_FILES = 100
 
 
 def connect(host: str, port: int) -> socket.socket:
-    """A connection whose first request is answered. Raises OSError, EOFError."""
+    """Open a connection, and wait until its first request is answered. Raises OSError, EOFError."""
     client = socket.create_connection((host, port), 60)
     client.sendall(API_VERSIONS)
     size = int.from_bytes(_exactly(client, 4), "big")

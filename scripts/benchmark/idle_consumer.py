@@ -1,4 +1,4 @@
-"""Measures a broker's CPU for a consumer of many idle partitions.
+"""Measures a broker's CPU time for a consumer of many idle partitions.
 
 librdkafka has no fetch sessions. It names all partitions in each request, and expects all of them
 in the answer. work.py runs this in a separate process.

@@ -1,5 +1,5 @@
 """Compares the logs of pk and Apache Kafka: starts, recovery, compaction, reads from a cold disk,
-offsets by time, a coordinator's replay of its log. `scripts/bench --log`.
+offsets by time, and a coordinator's replay of its log. `scripts/bench --log`.
 
 Each measurement stops, kills and starts its broker, so the two systems take turns, and only one
 runs at a time. The records are those of scripts/bench. Files are removed from the page cache one by
@@ -48,7 +48,7 @@ librdkafka: Any = confluent_kafka.admin
 PARTS = ("start", "recovery", "compaction", "cold", "replay")
 PARTITIONS_A_TOPIC = 1000
 RECOVERY_PARTITION_MB = 700
-"""Below the size of a segment: a full segment was synced when it was full."""
+"""Less than the size of a segment, since a full segment has been synced."""
 COMPACTED_MS = 300_000
 LOOKUPS = 300
 ROUND_TRIPS = 1_000
@@ -58,14 +58,14 @@ REPLAY_S = 600.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Size:
-    """How much work a measurement is."""
+    """The amount of work in each measurement."""
 
     partitions: int
     unclean_mb: int
     keyed_mb: int
     cold_mb: int
     replayed: int
-    """Records in the log of one group coordinator."""
+    """The records in the log of one group coordinator."""
 
 
 FULL = Size(10_000, 3_000, 500, 2_000, 1_000_000)
@@ -125,7 +125,7 @@ def main() -> int:
 
 
 def _properties(part: str) -> dict[str, str]:
-    """The settings of both systems for a part."""
+    """Return the settings of both systems for a part of the benchmark."""
     if part == "compaction":
         return {"log.cleaner.backoff.ms": "500", "log.cleaner.min.cleanable.ratio": "0.01"}
     if part == "replay":
@@ -159,8 +159,8 @@ def clean_start(system: System, size: Size, results: Results, _: Path) -> None:
 
 
 def recovery(system: System, size: Size, results: Results, _: Path) -> None:
-    """Measure the time from the start of a broker that was killed with unsynced records to a new
-    record in the same log."""
+    """Measure the time from the start of a broker that was killed with unsynced records until a new
+    record is in the same log."""
     topics = Topics(system)
     partitions = max(2, -(-size.unclean_mb // RECOVERY_PARTITION_MB))
     topic = topics.make(partitions)
@@ -177,8 +177,8 @@ def recovery(system: System, size: Size, results: Results, _: Path) -> None:
 
 
 def compaction(system: System, size: Size, results: Results, directory: Path) -> None:
-    """Measure the time from the moment when a topic is due for compaction until its old segments
-    are compacted, and the effect on a client."""
+    """Measure the time from when a topic is due for compaction until its old segments are
+    compacted, and the effect on a client."""
     topics = Topics(system)
     other = topics.make(1)
     topic = topics.make(1, segment_bytes=str(64 << 20))
@@ -201,7 +201,7 @@ def compaction(system: System, size: Size, results: Results, directory: Path) ->
         start = time.perf_counter()
         _set(system, topic, "cleanup.policy", "compact")
         deadline = start + COMPACTED_MS / 1000
-        # The active segment stays, and a little of the others: ten thousand keys.
+        # The active segment remains, and little of the others: ten thousand keys.
         while _log_bytes(directory, topic) > (64 << 20) + before // 10:
             if time.perf_counter() > deadline:
                 raise RuntimeError(f"{topic} was not compacted")
@@ -221,8 +221,8 @@ def compaction(system: System, size: Size, results: Results, directory: Path) ->
 
 
 def cold_reads(system: System, size: Size, results: Results, directory: Path) -> None:
-    """A topic that the page cache does not hold, read whole and asked for times; first with it, to
-    compare."""
+    """Measure reading a topic and looking up offsets by time, while the page cache does not hold
+    the topic, and for comparison while it does."""
     topics = Topics(system)
     topic = topics.make(1, segment_bytes=str(256 << 20))
     count = size.cold_mb * 1000
@@ -244,8 +244,8 @@ def cold_reads(system: System, size: Size, results: Results, directory: Path) ->
 
 
 def replay(system: System, size: Size, results: Results, _: Path) -> None:
-    """Measure the time from the start of a broker that was stopped cleanly to a group's committed
-    offsets, with few records in the coordinator's log and with many."""
+    """Measure the time from the start of a broker that was stopped cleanly until a group's
+    committed offsets are returned, with few records in the coordinator's log and with many."""
     topic = Topics(system).make(OFFSETS_A_COMMIT)
     for commits in (1, size.replayed // OFFSETS_A_COMMIT):
         _commit(system, topic, commits)
@@ -261,7 +261,7 @@ def replay(system: System, size: Size, results: Results, _: Path) -> None:
 
 
 def _commit(system: System, topic: str, commits: int) -> None:
-    """Commit the offsets of every partition of a topic so often: the numbers from 1 on."""
+    """Commit the offsets of every partition of a topic `commits` times: the numbers from 1 on."""
     consumer = confluent_kafka.Consumer(client_config(system, group_id="replayed"))
     try:
         for number in range(1, commits + 1):
@@ -273,7 +273,7 @@ def _commit(system: System, topic: str, commits: int) -> None:
                 try:
                     committed = consumer.commit(offsets=offsets, asynchronous=False) or ()
                     break
-                except confluent_kafka.KafkaException:  # the coordinator is on its way
+                except confluent_kafka.KafkaException:  # the coordinator is not ready yet
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.1)
@@ -285,7 +285,7 @@ def _commit(system: System, topic: str, commits: int) -> None:
 
 
 def _await_committed(system: System, topic: str, offset: int) -> None:
-    """Request a committed offset until an answer arrives."""
+    """Request a committed offset until it is returned."""
     consumer = confluent_kafka.Consumer(
         client_config(
             system, group_id="replayed", reconnect_backoff_ms=5, reconnect_backoff_max_ms=20
@@ -309,7 +309,7 @@ def _await_committed(system: System, topic: str, offset: int) -> None:
 
 
 def _ask_times(system: System, topic: str, count: int, results: Results) -> None:
-    """Offsets by time, from a cold disk to begin with."""
+    """Look up offsets by time, first from a cold disk."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": system.bootstrap, "group.id": "-", "log_level": 0}
     )
@@ -359,18 +359,18 @@ def _set(system: System, topic: str, key: str, value: str) -> None:
 
 
 def _log_bytes(directory: Path, topic: str) -> int:
-    """The size of a topic's segments, except those that are being added or removed."""
+    """Return the size of a topic's segments, except those that are being added or removed."""
     total = 0
     for file in directory.rglob(f"{topic}-*/*.log"):
         try:
             total += file.stat().st_size
         except FileNotFoundError:
-            continue  # just swapped
+            continue  # just replaced
     return total
 
 
 def _drop(directory: Path, topic: str) -> None:
-    """Take a topic's files out of the page cache."""
+    """Drop a topic's files from the page cache."""
     subprocess.run(["sync"], check=True)
     for file in directory.rglob(f"{topic}-*/*"):
         fd = os.open(file, os.O_RDONLY)
@@ -379,8 +379,8 @@ def _drop(directory: Path, topic: str) -> None:
 
 
 def _read_bytes(pid: int) -> int:
-    """The bytes that a process has read by system calls, from any file. Mapped reads do not
-    count."""
+    """Return the bytes that a process has read by system calls, from any file. Reads from mapped
+    files do not count."""
     found = re.search(r"rchar: (\d+)", Path(f"/proc/{pid}/io").read_text())
     return int(found[1]) if found else 0
 

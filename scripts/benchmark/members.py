@@ -1,10 +1,10 @@
 """Measures how long a member of one group waits for answers while a thousand members join another.
 
-A thousand members, each on a separate connection, join one group at once. They have settled when
-all have the same epoch (or generation) and equal shares, and each partition has one owner. Then a
-tenth leaves, and the rest settles again. During this time, one member of another group, whose
-records are in the same partition of `__consumer_offsets`, sends a heartbeat every two milliseconds.
-The table shows for each phase, in milliseconds:
+A thousand members, each on a separate connection, join one group at once. The group has settled
+when all members have the same epoch (or generation) and equal shares, and each partition has one
+owner. Then a tenth of the members leaves, and the rest settles again. During this time, one member
+of another group, whose records are in the same partition of `__consumer_offsets`, sends a heartbeat
+every two milliseconds. The table shows for each phase, in milliseconds:
 
 - settled: until the group had settled. A classic group waits three seconds for its first members
   (`group.initial.rebalance.delay.ms`), and members learn of others that left from their heartbeats,
@@ -53,7 +53,7 @@ from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 
 MEMBERS = 1000
 LEAVING = 10
-"""One of this many members leaves in the second phase."""
+"""One in this many members leaves in the second phase."""
 
 PROTOCOLS = ("consumer", "classic")
 PAUSE_S = 0.002
@@ -74,14 +74,14 @@ FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.
 
 
 class Line:
-    """A connection that sends a request and waits for its answer."""
+    """A connection that sends one request at a time and waits for its answer."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._data = bytearray()
 
     async def call(self, request: Any, version: int) -> Any:
-        """The answer. Raises EOFError."""
+        """Return the answer to a request. Raises EOFError."""
         await self._stream.send_all(frame_request(request, version, 1, "member"))
         frame = await self._read(int.from_bytes(await self._read(4), "big"))
         _, position = parse_response_header(frame, request.API_KEY, version)
@@ -99,7 +99,7 @@ class Line:
 
 @dataclass(eq=False)
 class Team:
-    """The members of the large group, and what they know."""
+    """The members of the large group."""
 
     group: str
     topic: str
@@ -111,31 +111,32 @@ class Team:
     changed: trio.Event = field(default_factory=trio.Event)
 
     def news(self) -> None:
-        """A member knows more than before."""
+        """Wake `settle`, because a member's state has changed."""
         self.changed.set()
         self.changed = trio.Event()
 
     @property
     def settled(self) -> bool:
-        """Whether all have the same epoch and equal shares, and each partition has one owner."""
+        """Whether all members have the same epoch and equal shares, and each partition has one
+        owner."""
         here = [one for one in self.members if not one.leaving]
         if not all(one.done for one in here) or len({one.epoch for one in here}) != 1:
             return False
         shares = [len(one.owned) for one in here]
-        if max(shares) - min(shares) > 1:  # not all of them have been thought of yet
+        if max(shares) - min(shares) > 1:  # the assignment does not cover all members yet
             return False
         owners = Counter(number for one in here for number in one.owned)
         return len(owners) == self.partitions and max(owners.values()) == 1
 
     async def settle(self) -> None:
-        """Wait until they have."""
+        """Wait until the group has settled."""
         while not self.settled:
             await self.changed.wait()
 
 
 @dataclass(eq=False)
 class Member:
-    """One member, of either protocol."""
+    """A member of the large group, of either protocol."""
 
     team: Team
     line: Line
@@ -143,11 +144,11 @@ class Member:
     epoch: int = 0
     owned: list[int] = field(default_factory=list)
     done: bool = False
-    """Whether it has what the coordinator last assigned, and the coordinator knows that."""
+    """Whether the member has the coordinator's last assignment, and the coordinator knows that."""
     leaving: bool = False
 
     async def run(self) -> None:
-        """Join, and stay."""
+        """Join the group and remain a member."""
         raise NotImplementedError
 
     async def leave(self) -> None:
@@ -156,7 +157,7 @@ class Member:
 
 
 class ConsumerMember(Member):
-    """A member of the protocol of KIP-848."""
+    """A member of the consumer protocol (KIP-848)."""
 
     async def run(self) -> None:
         self.member_id = str(uuid4())
@@ -177,7 +178,7 @@ class ConsumerMember(Member):
             if answer.error_code:
                 raise AssertionError(f"{answer.error_code}: {answer.error_message}")
             self.epoch, has_news, wait_s = answer.member_epoch, False, 0.0
-            if answer.assignment is not None:  # also in the answer to one that tells everything
+            if answer.assignment is not None:  # answers to full heartbeats have one too
                 assigned = answer.assignment.topic_partitions
                 numbers = sorted(number for one in assigned for number in one.partitions)
                 has_news, self.owned = numbers != self.owned, numbers
@@ -204,7 +205,7 @@ class ConsumerMember(Member):
 
 
 class ClassicMember(Member):
-    """A member of the classic protocol. The leader deals the partitions out in turn."""
+    """A member of the classic protocol. The leader assigns the partitions in turn."""
 
     async def run(self) -> None:
         while not self.leaving:
@@ -241,7 +242,7 @@ class ClassicMember(Member):
             raise AssertionError(code)
 
     async def _join(self) -> bool:
-        """Whether it has an assignment."""
+        """Join the group once. Returns whether the member has an assignment."""
         request = JoinGroupRequest(
             group_id=self.team.group,
             session_timeout_ms=CLASSIC_SESSION_MS,
@@ -288,8 +289,9 @@ class ClassicMember(Member):
 def settle(
     port: int, names: tuple[str, bytes, int], how: tuple[str, int], pipe: Connection
 ) -> None:
-    """The large group, in a process of its own: for each message it gets it goes through a phase,
-    and sends how long that took in seconds, how many heartbeats, and how many were fenced."""
+    """Run the large group, in a process of its own. For each message from `pipe`, it goes through a
+    phase, and sends how long that took in seconds, how many heartbeats were sent, and how many were
+    fenced."""
     protocol, count = how
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, count + SPARE_FILES), most))
@@ -311,7 +313,7 @@ def settle(
             leaving = team.members[::LEAVING]
             for member in leaving:
                 member.leaving = True
-            for member in leaving:  # the connection that it had may wait for an answer
+            for member in leaving:  # the member's own connection may be waiting for an answer
                 member.line = Line(await trio.open_tcp_stream("127.0.0.1", port))
                 await member.leave()
         with trio.fail_after(LIMIT_S):
@@ -329,8 +331,8 @@ def settle(
 
 
 def beat(port: int, topic: str, pipe: Connection) -> None:
-    """The member of the other group, in a process of its own: for each message it gets it sends how
-    long its answers took since the last."""
+    """Run the member of the other group, in a process of its own. For each message from `pipe`, it
+    sends how long it waited for each answer since the last message."""
     client = Client(port)
     member_id = str(uuid4())
     request = ConsumerGroupHeartbeatRequest(
@@ -378,7 +380,7 @@ class Figures:
 def _measured(
     phase: str, broker: Connection, other: Connection, found: list[Figures]
 ) -> Iterator[list[Any]]:
-    """Measure the block. The list receives the results of the large group."""
+    """Measure the block. The block adds the results of the large group to the list that it gets."""
     for pipe in (broker, other):
         pipe.send("begin")
         pipe.recv()
@@ -396,7 +398,8 @@ def _measured(
 
 
 def measure(protocol: str, members: int) -> list[Figures]:
-    """Both phases of a group of a new broker, after some seconds without any."""
+    """Measure both phases of a group of a new broker, and before them some seconds without the
+    group."""
     found: list[Figures] = []
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="pk-members-"))
@@ -419,7 +422,7 @@ def measure(protocol: str, members: int) -> list[Figures]:
 
 
 def main() -> int:
-    """Measures, and prints a table."""
+    """Run the benchmark and print a table."""
     parser = argparse.ArgumentParser(prog="scripts/bench --members", description=__doc__)
     parser.add_argument("--members", type=int, default=MEMBERS, metavar="N")
     parser.add_argument("--protocol", choices=PROTOCOLS, action="append")

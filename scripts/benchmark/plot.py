@@ -1,5 +1,5 @@
-"""Draws what `scripts/bench` wrote: `scripts/bench --plot [FILE]`. Draws an SVG chart of pk and
-Apache Kafka for each unit. The machine and the day are in the picture."""
+"""Draws the results that `scripts/bench` wrote: `scripts/bench --plot [FILE]`. Draws an SVG chart
+of pk and Apache Kafka for each unit. The chart names the machine and the day."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FIGURES = ROOT / "docs" / "figures"
 COLOURS = ("#3f51b5", "#9e9e9e")
 SYSTEMS = (("pk", "pk"), ("apache", "Apache Kafka"))
 OF_BROKERS = ("librdkafka", "Java perf tool", "/proc")
-"""The clients in the rows that compare brokers. The other rows compare tools, each on both
+"""The clients in the rows that compare brokers. The other rows compare tools, each with both
 brokers."""
 
 WIDTH, BAR_HEIGHT, FRAME_HEIGHT = 900, 44, 190
 
 
 def main() -> int:
-    """`scripts/bench --plot`."""
+    """Run `scripts/bench --plot`."""
     parser = argparse.ArgumentParser(prog="scripts/bench --plot", description=__doc__)
     parser.add_argument(
         "file",
@@ -56,14 +56,14 @@ def main() -> int:
 
 
 def subtitle(results: dict[str, Any]) -> str:
-    """The machine and the day."""
+    """Return the machine and the day."""
     machine = results["machine"]
     cores, system, python = machine["cores"], machine["system"], machine["python"]
     return f"{cores} cores, {system}, Python {python}, {results['time'][:10]}"
 
 
 def draw(unit: str, rows: list[dict[str, Any]], below: str) -> str:
-    """A picture of all rows of a unit, whose values are medians."""
+    """Draw a chart of all rows with the same unit. Their values are medians."""
     import pygal
     from pygal.style import Style
 
@@ -100,7 +100,7 @@ def draw(unit: str, rows: list[dict[str, Any]], below: str) -> str:
     for key, name in SYSTEMS:
         chart.add(name, [row[key] for row in rows])
     svg: str = chart.render(is_unicode=True, disable_xml_declaration=True)
-    # Its script shows values under the mouse; they are printed already.
+    # Its script shows values under the mouse, but they are printed already.
     return re.sub(r"<script.*?</script>", "", svg, flags=re.DOTALL)
 
 

@@ -1,13 +1,13 @@
 """A client that is not the bottleneck: librdkafka's own C functions, through ctypes.
 
-confluent-kafka's Python loop makes an object for each record and reaches about half a million
+confluent-kafka's Python loop creates an object for each record and reaches about half a million
 records a second, which is less than either broker can handle. Therefore this module calls the
-library that confluent-kafka contains. `rd_kafka_produce_batch` takes ten thousand records in a
-call. To consume, it calls `rd_kafka_consume_callback_queue` with a C function of the library as the
+library that confluent-kafka contains. `rd_kafka_produce_batch` takes ten thousand records per call.
+To consume, it calls `rd_kafka_consume_callback_queue` with a C function of the library as the
 callback (`rd_kafka_message_timestamp` reads a field and returns), so that no record becomes a
-Python object. Delivery reports go to another such function (`rd_kafka_name`), on the thread that
-sends, as in rdkafka_performance. Without a callback, librdkafka's own thread frees each record, and
-waits for the lock under which the sending thread counts them.
+Python object. Delivery reports are passed to another such function (`rd_kafka_name`), on the thread
+that sends, as in rdkafka_performance. Without a callback, librdkafka's own thread frees each
+record, and waits for the lock with which the sending thread counts them.
 
 Each measurement runs in a separate process, which prints one JSON object:
 
@@ -42,17 +42,17 @@ WAIT_MS = 30_000
 
 
 class Reports(Enum):
-    """The ways in which a producer handles its delivery reports."""
+    """How a producer handles its delivery reports."""
 
     NONE = auto()
     QUEUED = auto()
-    """`wait_for_report` takes them."""
+    """`wait_for_report` reads them."""
     DROPPED = auto()
-    """`rd_kafka_poll` gives them to a function that does nothing."""
+    """`rd_kafka_poll` passes them to a function that does nothing."""
 
 
 class Message(ctypes.Structure):
-    """rd_kafka_message_t."""
+    """librdkafka's rd_kafka_message_t."""
 
     _fields_ = (
         ("err", ctypes.c_int),
@@ -73,7 +73,7 @@ def _load() -> ctypes.CDLL:
         *package.parent.glob("confluent_kafka.libs/librdkafka*"),
         *package.glob(".dylibs/librdkafka*"),
     ]
-    # A confluent-kafka built from source uses the system's library.
+    # A confluent-kafka that was built from source uses the system's library.
     library = ctypes.CDLL(str(found[0]) if found else "librdkafka.so.1")
     pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
     i32, i64 = ctypes.c_int32, ctypes.c_int64
@@ -120,7 +120,7 @@ def _load() -> ctypes.CDLL:
 
 
 class RdKafka:
-    """A client handle and one topic handle. Closes both at the end of its `with` block."""
+    """A client handle and a topic handle. Both are closed at the end of the `with` block."""
 
     def __init__(
         self,
@@ -158,14 +158,13 @@ class RdKafka:
         self.library.rd_kafka_destroy(self.handle)
 
     def check(self, code: int) -> None:
-        """Raises RuntimeError for an error code of the library."""
+        """Raise RuntimeError for an error code of the library."""
         if code:
             raise RuntimeError(self.library.rd_kafka_err2str(code).decode())
 
     def wait_for_report(self) -> None:
-        """Waits for the delivery report of one record, sent by a client whose `reports` are QUEUED.
-
-        Not by rd_kafka_flush, which looks every ten milliseconds only.
+        """Wait for the delivery report of one record, sent by a client whose `reports` are QUEUED.
+        This does not use rd_kafka_flush, which checks only every ten milliseconds.
         """
         library = self.library
         queue = library.rd_kafka_queue_get_main(self.handle)
@@ -181,11 +180,11 @@ class RdKafka:
         raise RuntimeError("no delivery report came")
 
     def end_offset(self, partition: int) -> int:
-        """The high watermark, asked of the broker."""
+        """Return the high watermark, requested from the broker."""
         low, high = ctypes.c_int64(), ctypes.c_int64()
         ask, name = self.library.rd_kafka_query_watermark_offsets, self.name.encode()
         deadline = time.monotonic() + WAIT_MS / 1000
-        # Metadata may name a leader of a new topic before that broker knows of it.
+        # Metadata may name a new topic's leader before that broker knows that it leads.
         while (code := ask(self.handle, name, partition, low, high, WAIT_MS)) in LEADER_ON_ITS_WAY:
             if time.monotonic() > deadline:
                 break
@@ -197,8 +196,8 @@ class RdKafka:
 def _batch(
     size: int, partitions: int, *, keyed: bool = False
 ) -> tuple[ctypes.Array[Message], object]:
-    """Records that can be sent repeatedly, and the objects that they need. With keys, each record
-    has a different key."""
+    """Return records that can be sent repeatedly, and the objects that they need. With keys, each
+    record has a different key."""
     payload = ctypes.create_string_buffer(os.urandom(size), size)
     keys = [ctypes.create_string_buffer(b"key-%08d" % n, KEY_BYTES) for n in range(RECORDS_A_CALL)]
     messages = (Message * RECORDS_A_CALL)()
@@ -212,9 +211,8 @@ def _batch(
 
 
 def produce(options: Mapping[str, Any]) -> dict[str, float]:
-    """Sends `count` records of `size` bytes over `partitions`, each acknowledged; seconds it took.
-
-    The reports are not looked at one by one: the end offsets are counted.
+    """Send `count` records of `size` bytes to `partitions`, and wait until all are acknowledged.
+    Returns the seconds that this took. The end offsets are checked instead of the single reports.
     """
     count, partitions = options["count"], options["partitions"]
     queued_max = options["config"]["queue.buffering.max.messages"]
@@ -243,7 +241,8 @@ def produce(options: Mapping[str, Any]) -> dict[str, float]:
 
 
 def round_trip(options: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Sends one record, waits until it is acknowledged, `count` times; the milliseconds of each."""
+    """Send one record and wait until it is acknowledged, `count` times. Returns the milliseconds of
+    each."""
     times = []
     with RdKafka(PRODUCER, options["topic"], options["config"], Reports.QUEUED) as client:
         messages, _payload = _batch(options["size"], 1)
@@ -283,7 +282,7 @@ def end_to_end(options: Mapping[str, Any]) -> dict[str, list[float]]:
                 message = library.rd_kafka_consume(reader.topic, 0, WAIT_MS)
                 if not message:
                     raise RuntimeError("no record arrived")
-                arrived = message.contents.err == 0  # else it tells of the partition's end
+                arrived = message.contents.err == 0  # otherwise it reports the partition's end
                 library.rd_kafka_message_destroy(message)
                 if arrived:
                     break
@@ -294,7 +293,8 @@ def end_to_end(options: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def consume(options: Mapping[str, Any]) -> dict[str, float]:
-    """Reads `count` records of all partitions from their beginnings; seconds it took."""
+    """Read `count` records of all partitions from their start. Returns the seconds that this
+    took."""
     count, partitions = options["count"], options["partitions"]
     with RdKafka(CONSUMER, options["topic"], options["config"]) as client:
         library = client.library
@@ -320,7 +320,8 @@ def consume(options: Mapping[str, Any]) -> dict[str, float]:
 
 
 def first_acknowledged(options: Mapping[str, Any]) -> dict[str, float]:
-    """Waits for the acknowledgement of one record; the wall-clock second (time.time) it came at."""
+    """Wait for the acknowledgement of one record. Returns the time (time.time) at which it
+    arrived."""
     with RdKafka(PRODUCER, options["topic"], options["config"], Reports.QUEUED) as client:
         messages, _payload = _batch(options["size"], 1)
         print("ready", flush=True)

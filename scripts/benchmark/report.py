@@ -1,4 +1,4 @@
-"""Results of a benchmark, as a table of ratios and as JSON."""
+"""Reports the results of a benchmark as a table of ratios and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.table import Table
 
 @dataclasses.dataclass
 class Row:
-    """One figure of each system. Each round gives a value; the figure is their median.
+    """One figure for each system. Each round adds a value; the figure is their median.
 
     `goal` is the bound of the ratio of pk's figure to Apache's: a lower bound if more is better
     (`higher`), and otherwise an upper bound. It is None if the ratio is only reported. `limit` is
@@ -36,17 +36,17 @@ class Row:
         self.values.setdefault(system, []).append(value)
 
     def median(self, system: str) -> float | None:
-        """The system's figure, if it was measured."""
+        """Return the system's figure; None if it was not measured."""
         values = self.values.get(system)
         return statistics.median(values) if values else None
 
     def ratio(self) -> float | None:
-        """pk's figure over Apache's."""
+        """The ratio of pk's figure to Apache's."""
         ours, theirs = self.median("pk"), self.median("apache")
         return ours / theirs if ours is not None and theirs else None
 
     def met(self) -> bool | None:
-        """Whether every goal holds that can be judged; None without a goal or a figure."""
+        """Whether every goal is met; None without a goal or a figure."""
         ours, ratio = self.median("pk"), self.ratio()
         verdicts: list[bool] = []
         if self.limit is not None and ours is not None:
@@ -56,7 +56,7 @@ class Row:
         return all(verdicts) if verdicts else None
 
     def goals(self) -> str:
-        """The bounds, as the table shows them."""
+        """The goals, as the table shows them."""
         sign = "≥" if self.higher else "≤"
         shown = [] if self.limit is None else [f"{sign} {_figure(self.limit)} {self.unit}"]
         if self.goal is not None:
@@ -65,7 +65,7 @@ class Row:
 
 
 class Results:
-    """All rows of a run, in the order in which they were first measured."""
+    """The rows of a run, in the order in which they were first measured."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], Row] = {}
@@ -80,13 +80,13 @@ class Results:
         goal: float | None = None,
         limit: float | None = None,
     ) -> Row:
-        """The row of that name and driver, made at the first call."""
+        """Return the row with that name and driver. The first call creates it."""
         new = Row(name, unit, driver, higher, goal, limit)
         return self.rows.setdefault((name, driver), new)
 
 
 def show(results: Results, console: Console) -> None:
-    """Prints the table of ratios."""
+    """Print the table of ratios."""
     table = Table(title="pk beside Apache Kafka (medians; ratio = pk / the other)")
     for heading in ("", "driver"):
         table.add_column(heading, no_wrap=True)
@@ -113,7 +113,7 @@ def _figure(value: float | None) -> str:
 
 
 def as_json(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
-    """Everything measured, every round, with the machine it was measured on."""
+    """Return all measured values of every round, with the machine on which they were measured."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": {
@@ -137,5 +137,5 @@ def as_json(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(results: Results, settings: dict[str, Any], path: Path) -> None:
-    """Writes the JSON."""
+    """Write the JSON."""
     path.write_text(json.dumps(as_json(results, settings), indent=1) + "\n")

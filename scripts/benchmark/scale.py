@@ -1,16 +1,16 @@
 """Measures a broker and a cluster with many partitions and many connections. `scripts/bench
 --scale`.
 
-With one broker: partitions are created and get a record each; thousands of clients connect and send
+With one broker, partitions are created and get a record each; thousands of clients connect and send
 nothing; the broker is stopped cleanly and started; every partition gets more records; the broker is
-killed (-9) and started. With three brokers, and every partition on all of them: idle CPU, failover
-of the third of the partitions that one broker leads, and a restart of each broker in turn while a
-producer sends.
+killed (-9) and started. With three brokers, and every partition on all of them, the benchmark
+measures idle CPU, failover of the third of the partitions that one broker leads, and a restart of
+each broker in turn while a producer sends.
 
 The systems run one after the other, never at the same time. Apache Kafka gets fewer partitions, as
 the names of its rows say: more than about 15,000 exceed its heap of a gigabyte and the mappings
 that Linux allows a process. The ratios do not correct for this. No files are removed before the
-end, because ext4 creates files slowly for minutes after many files were removed.
+end, because ext4 creates files slowly for minutes after many files have been removed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ IN_SYNC_S = 600.0
 
 
 class OneBroker:
-    """The measurements of one broker, with many partitions and connections."""
+    """Measures one broker with many partitions and connections."""
 
     def __init__(self, shown: str, partitions: int, clients: int, results: Results) -> None:
         self._shown = shown
@@ -61,10 +61,10 @@ class OneBroker:
         self._clients = clients
         self._results = results
         self._start_cpu_s = 0.0
-        """CPU time of the last start, which a busy machine does not change."""
+        """The CPU time of the last start, which does not depend on other load on the machine."""
 
     def measure(self, system: System, unflushed_mb: int) -> None:
-        """All of it; the system runs, and has no topics."""
+        """Measure a system that runs and has no topics."""
         names = self._create(system)
         fill(system, names, self._partitions, 1, 100)
         with connections(system, self._clients):
@@ -91,7 +91,7 @@ class OneBroker:
         return names
 
     def _idle(self, system: System) -> None:
-        time.sleep(SETTLE_S)  # what the load left to do is done
+        time.sleep(SETTLE_S)  # the work that the load has caused is done
         before, start = cpu_seconds(system.pid()), time.monotonic()
         time.sleep(IDLE_S)
         used = (cpu_seconds(system.pid()) - before) / (time.monotonic() - start)
@@ -125,7 +125,7 @@ def fill(system: System, names: list[str], partitions: int, records: int, size: 
 
 @contextlib.contextmanager
 def connections(system: System, count: int) -> Iterator[None]:
-    """Clients that have asked which APIs there are, and ask nothing more."""
+    """Measure clients that send ApiVersions and then stay idle."""
     host, _, port = system.bootstrap.rpartition(":")
     command = [sys.executable, "-m", "benchmark.idle_connections", host, port, str(count)]
     with subprocess.Popen(
@@ -145,7 +145,7 @@ def connections(system: System, count: int) -> Iterator[None]:
 def three_brokers(
     cluster: Cluster, shown: str, partitions: int, results: Results, log: Console
 ) -> None:
-    """Run the measurements of three brokers, which run and have no topics."""
+    """Measure three brokers that run and have no topics."""
 
     def add(name: str, value: float, unit: str = "s") -> None:
         results.row(f"{shown}: {name}", unit, LIBRDKAFKA, higher=False).add(cluster.name, value)
@@ -193,7 +193,7 @@ def await_in_sync(bootstrap: str, names: list[str]) -> None:
 
 
 def main() -> int:
-    """Measures, prints a table of ratios and writes it as JSON."""
+    """Run the benchmark, print a table of ratios and write it as JSON."""
     parser = argparse.ArgumentParser(prog="scripts/bench --scale", description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only")
     parser.add_argument("--partitions", type=int, default=50_000, help="on pk's one broker")
@@ -248,7 +248,7 @@ def main() -> int:
 
 
 def _shown(partitions: dict[str, int]) -> str:
-    """How many partitions each system has, as the rows name it."""
+    """Return how many partitions each system has, as the rows name it."""
     counts = [f"{count:,} partitions" for count in partitions.values()]
     if len(counts) < 2:
         return counts[0]

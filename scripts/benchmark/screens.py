@@ -1,7 +1,7 @@
-"""Measures how long a user waits for the screen: keys in `pk shell`, and the first screen of `pk
-top`, on a cluster of 5,000 topics and 2,000 groups.
+"""Measures how long a user waits for the screen after a key in `pk shell`, and for the first screen
+of `pk top`, on a cluster with 5,000 topics and 2,000 groups.
 
-The time of a key ends with the last change that the shell draws for it (line, menu of completions,
+The time for a key ends with the last change that the shell draws for it (line, completion menu,
 toolbar), after which nothing changes for `QUIET_S`. It does not include the time that a terminal
 needs to draw.
 
@@ -33,14 +33,14 @@ from terminal import SIZES, Terminal
 TOPICS = 5_000
 GROUPS = 2_000
 AT_ONCE = 250
-"""Topics a request."""
+"""The number of topics in one request."""
 QUIET_S = 0.25
 LINES = (
     "topics describe events-42",
     "groups describe readers-17",
     "consume events-4 --offset earliest",
 )
-"""The text that is typed, and deleted key by key."""
+"""The lines that are typed, and deleted key by key."""
 
 KEY_MS = 50.0
 FIRST_SCREEN_MS = 1000.0
@@ -48,7 +48,7 @@ FIRST_SCREEN_MS = 1000.0
 
 @contextmanager
 def running(apache: bool) -> Iterator[str]:
-    """A broker with the topics and groups; its address."""
+    """Start a broker with the topics and groups. Yields its address."""
     with ExitStack() as stack:
         broker = stack.enter_context(ApacheKafka() if apache else PkBroker())
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -66,8 +66,8 @@ def running(apache: bool) -> Iterator[str]:
 
 
 def drawn_after(terminal: Terminal) -> float:
-    """Milliseconds until the last change of the screen above the toolbar, which ticks by itself; 0
-    if there is none."""
+    """Return the milliseconds until the last change of the screen above the toolbar, which updates
+    by itself; 0 if there is none."""
     began = time.perf_counter()
     chunks: list[tuple[float, bytes]] = []
     while True:
@@ -90,7 +90,7 @@ def _above_toolbar(terminal: Terminal) -> tuple[list[str], tuple[int, int]]:
 
 
 def keys(bootstrap: str, size: tuple[int, int], home: Path) -> list[float]:
-    """The time of each key, in milliseconds."""
+    """Return the time for each key, in milliseconds."""
     columns, lines = size
     terminal = Terminal("shell", "-b", bootstrap, columns=columns, lines=lines, home=home)
     took = []
@@ -115,13 +115,13 @@ def keys(bootstrap: str, size: tuple[int, int], home: Path) -> list[float]:
 
 
 def first_screen(bootstrap: str, size: tuple[int, int], home: Path) -> float:
-    """The time from the start of `pk top` to a screen with the cluster's figures, in
+    """Return the time from the start of `pk top` to a screen with the cluster's figures, in
     milliseconds."""
     columns, lines = size
     began = time.perf_counter()
     terminal = Terminal("top", "-b", bootstrap, columns=columns, lines=lines, home=home)
     try:
-        terminal.wait_for(f"{TOPICS + 1:,} topics")  # and one of offsets
+        terminal.wait_for(f"{TOPICS + 1:,} topics")  # and a figure of the offsets
         took = (time.perf_counter() - began) * 1000
         terminal.send("q")
         terminal.end()
@@ -131,7 +131,7 @@ def first_screen(bootstrap: str, size: tuple[int, int], home: Path) -> float:
 
 
 def main() -> int:
-    """Measures, and prints a table."""
+    """Run the benchmark and print a table."""
     parser = argparse.ArgumentParser(prog="scripts/bench --screens", description=__doc__)
     parser.add_argument("--apache", action="store_true", help="Apache Kafka, not a broker of pk")
     parser.add_argument("--rounds", type=int, default=5, help="first screens of top (default 5)")

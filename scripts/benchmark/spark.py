@@ -1,7 +1,7 @@
-"""Compares pk in Spark with Spark's own Kafka connector: an export, and streams.
+"""Compares pk in Spark with Spark's own Kafka connector, for an export and for streams.
 
 pk starts with the archive of classes that `pk spark warm-up` creates before the first round. The
-connector's programs start as in its documentation.
+connector's programs start as its documentation describes.
 
 scripts/bench --spark --records 2000000 --rounds 5
 scripts/bench --spark --quick                     # once, with fewer records

@@ -1,10 +1,10 @@
-"""One large micro-batch from topic to topic by `write_batch`: published by executors, and in one
-transaction by the driver.
+"""Measures one large micro-batch from topic to topic with `write_batch`, published by executors,
+and in one transaction by the driver.
 
     scripts/bench --spark-batch --megabytes 100 500
 
-Each run is a fresh driver with an executor of its own, so the memory is the driver's alone: the
-peaks of its Python and of its JVM. The values cannot be compressed.
+Each run has a new driver with a separate executor, so the memory is that of the driver alone: the
+peaks of its Python process and of its JVM. The values cannot be compressed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ with launch(cores=2, long=True, where=Where(MASTER)) as own:
 
 
 def fill(bootstrap: str, topic: str, megabytes: int) -> None:
-    """Makes the topic, with `megabytes` of values."""
+    """Create the topic, with `megabytes` of values."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 20, "batch.size": 200_000}
     )
@@ -75,7 +75,8 @@ def fill(bootstrap: str, topic: str, megabytes: int) -> None:
 
 
 def measure(bootstrap: str, source: str, target: str, way: str) -> tuple[float, float, float]:
-    """The seconds that the batch took, and the peaks of the driver's Python and JVM in MB."""
+    """Return the seconds that the batch took, and the peak memory of the driver's Python and JVM in
+    MB."""
     with tempfile.TemporaryDirectory(prefix="pk-bench-") as folder:
         program = DRIVER.replace("MASTER", repr(MASTER))
         words = [sys.executable, "-c", program, bootstrap, source, target, way, folder]

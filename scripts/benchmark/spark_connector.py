@@ -1,4 +1,4 @@
-"""The records that pk and Spark's own Kafka connector read."""
+"""Creates the records that pk and Spark's own Kafka connector read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TIMEOUT_S = 60.0
 
 
 def fill(bootstrap: str, topic: str, records: int, partitions: int) -> None:
-    """Makes the topic, with records of 100 bytes and short keys."""
+    """Create the topic, with records of 100 bytes and short keys."""
     new: object = NewTopic(topic, partitions, 1)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([new])[topic].result(TIMEOUT_S)  # type: ignore[list-item]
@@ -40,5 +40,5 @@ def fill(bootstrap: str, topic: str, records: int, partitions: int) -> None:
 
 
 def in_turn(names: list[str], number: int) -> list[str]:
-    """The order of the systems in a round. The first one changes from round to round."""
+    """Return the order of the systems in a round. It begins with another system in each round."""
     return names if number % 2 == 0 else names[::-1]

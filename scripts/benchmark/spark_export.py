@@ -1,11 +1,11 @@
-"""Compares `pk spark-export` with Spark's own Kafka connector: one topic to parquet, each in a
-fresh process.
+"""Compares `pk spark-export` with Spark's own Kafka connector: each exports one topic to parquet,
+in a new process.
 
-Both read from the same Apache Kafka, use the same cores, write the same columns (headers too) with
-the same codec, and are timed from the start of the process to its end. The connector is version
-4.0.0 on pyspark 4.0.0, fetched once into the user's cache; its script follows its documentation,
-with the jars on the class path and no user interface. CPU is user plus system time of the whole
-process tree.
+Both read from the same Apache Kafka, use the same cores, and write the same columns (including
+headers) with the same codec. The time is from the start of the process to its end. The connector is
+version 4.0.0 on pyspark 4.0.0, downloaded once into the user's cache. Its script follows its
+documentation, with the jars on the class path and no user interface. CPU is user plus system time
+of the whole process tree.
 
     scripts/bench --spark --records 2000000 --rounds 5
 """
@@ -51,7 +51,7 @@ rows.write.parquet(directory)
 spark.stop()
 """
 
-# Orphans of the command come to this process, so that their time is counted when they end.
+# Orphans of the command become children of this process, so that their time counts when they end.
 TIMED = """\
 import ctypes, json, os, resource, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
@@ -69,8 +69,8 @@ print(json.dumps({"code": code, "seconds": seconds, "cpu": used.ru_utime + used.
 
 
 def timed(command: list[str], env: dict[str, str]) -> dict[str, float]:
-    """Runs a command to the end of all its processes; the seconds until it ended itself, and the
-    CPU of all."""
+    """Run a command until all its processes have ended. Returns the seconds until the command
+    itself ended, and the CPU time of all processes."""
     ran = subprocess.run(
         [sys.executable, "-c", TIMED, *command],
         env=env,
@@ -88,7 +88,7 @@ def timed(command: list[str], env: dict[str, str]) -> dict[str, float]:
 def measure(
     bootstrap: str, topic: str, records: int, cores: int, rounds: int, results: report.Results
 ) -> None:
-    """Exports the topic in turn, and checks that both wrote every record."""
+    """Export the topic with each system in turn, and check that both wrote every record."""
     name = f"export of {records:,} records"
     wall = results.row(name, "s", "fresh process", higher=False, goal=GOAL)
     cpu = results.row(f"{name}, CPU", "s", "fresh process", higher=False)

@@ -1,10 +1,11 @@
-"""Whether a stream's driver keeps its memory: small batches from topic to topic by `format("pk")`,
-exactly once, for a while, and what its processes hold after a tenth of it and at the end.
+"""Measures whether the memory of a stream's driver stays constant. For some time, the stream copies
+small batches from topic to topic with `format("pk")`, exactly once. The memory of its processes is
+measured after a tenth of the time and at the end.
 
     scripts/bench --spark-memory --minutes 60
 
-The driver is this process with its JVM; the heap is measured after a garbage collection. Beside
-them run Python workers: the stream's reader, and those of the tasks and the commits.
+The driver is this process with its JVM. The heap is measured after a garbage collection. There are
+also Python workers: the stream's reader, and the workers of the tasks and the commits.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pk.spark.session.local import launch
 TIMEOUT_S = 120.0
 POLL_S = 0.5
 RATE = 200
-"""Input records a second, so that a batch is small."""
+"""Input records per second, which makes a batch small."""
 
 PARTITIONS = 2
 
@@ -44,16 +45,16 @@ class Memory:
     minutes: float
     batches: int
     python: float
-    """This process."""
+    """The memory of this process."""
 
     heap: float
-    """The JVM's objects that live."""
+    """The size of the JVM's live objects."""
 
     jvm: float
-    """The JVM's process."""
+    """The memory of the JVM's process."""
 
     workers: float
-    """All Python workers; what they share is counted in each."""
+    """The memory of all Python workers. Memory that they share counts for each."""
 
     def __str__(self) -> str:
         return (
@@ -64,7 +65,7 @@ class Memory:
 
 
 def feed(bootstrap: str) -> None:
-    """Produces until it is killed."""
+    """Produce records until killed."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     while True:
         for number in range(RATE // 10):
@@ -73,7 +74,7 @@ def feed(bootstrap: str) -> None:
 
 
 def measure(spark: Any, driver: int, began: float, batches: int) -> Memory:
-    """The memory now, after a garbage collection."""
+    """Measure the current memory, after a garbage collection."""
     jvm = spark._jvm
     assert jvm is not None
     jvm.System.gc()
@@ -93,8 +94,8 @@ def measure(spark: Any, driver: int, began: float, batches: int) -> Memory:
 
 
 def run(bootstrap: str, seconds: float, batches: int, driver: int) -> tuple[Memory, Memory]:
-    """Run the stream for `seconds`, and for at least `batches`. Returns the memory after a tenth,
-    and at the end."""
+    """Run the stream for `seconds`, and for at least `batches`. Returns the memory after a tenth of
+    the time, and at the end."""
     conf = {"spark.sql.shuffle.partitions": "2"}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

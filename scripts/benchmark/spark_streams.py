@@ -1,12 +1,12 @@
 """Compares streams of `format("pk")` with those of Spark's own Kafka connector, from one Apache
 Kafka.
 
-Each run is a fresh process with one query, which reads a whole topic with a fixed number of rows a
-batch (`maxOffsetsPerTrigger`, trigger AvailableNow) to nothing (`noop`) or to another topic: pk
-exactly once, in a transaction for each batch, and the connector at least once, as it has no other
-way. A batch's time is what Spark reports of it (`triggerExecution`); a run's figure is the median
-without the first batches, in which compilers and connections warm up. The first batch's time is
-from the query's start to that batch's end.
+Each run is a new process with one query, which reads a whole topic with a fixed number of rows per
+batch (`maxOffsetsPerTrigger`, trigger AvailableNow) and writes to nothing (`noop`) or to another
+topic: pk exactly once, in a transaction for each batch, and the connector at least once, since it
+supports nothing else. The time of a batch is the one that Spark reports (`triggerExecution`). A
+run's figure is the median without the first batches, in which compilers and connections warm up.
+The time of the first batch is measured from the query's start.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ with launch(cores=int(cores), conf=conf, long=True) as own:
 def measure(
     bootstrap: str, topic: str, records: int, cores: int, rounds: int, results: report.Results
 ) -> None:
-    """Runs each stream in turn, and checks that both read every record."""
+    """Run each stream in turn, and check that both read every record."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for rows, warm in WARM.items():
         if records < rows * (warm + 1):

@@ -5,15 +5,15 @@ For each kind of request and each array in it, a request with that array full (1
 and `Fetch topics.partitions` names one topic with this many partitions. The table shows for each,
 in milliseconds:
 
-- hold: the longest step that a task of the broker took without giving the loop back: of the
-  processor's time, which a busy machine does not lengthen, and the task's name;
-- collector: how long the garbage collector took at most, which is part of some hold;
+- hold: the longest time that a task of the broker ran without yielding to the loop, in CPU time,
+  which does not depend on other load, and the task's name;
+- collector: the longest garbage collection, which is part of a hold;
 - produce p99 and max: how long another client, which sends a record every two milliseconds, waited
-  for its answers in the meantime.
+  for its answers meanwhile.
 
-While a request names 10,000 elements, another client's p99 must stay below 20 ms. While one names
-100,000, the maximum (`pk.request.elements.max`), it must stay below 150 ms. An array whose elements
-have arrays themselves has fewer elements then, as many as a request may name.
+While a request names 10,000 elements, another client's p99 must stay below 20 ms. While a request
+names 100,000, the maximum (`pk.request.elements.max`), it must stay below 150 ms. An array whose
+elements have arrays of their own then has fewer elements, as many as a request may name.
 
 With `--partitions 50000`, the cluster has this many partitions, and the requests are those whose
 answers cover all partitions; p99 must stay below 150 ms.
@@ -98,17 +98,17 @@ QUIET_S = 3.0
 
 @dataclass(eq=False)
 class Holds(trio.abc.Instrument):
-    """The longest step of any task since it was asked last."""
+    """Measures the longest step of any task since the last call of `take`."""
 
     longest_s: float = 0.0
     task: str = ""
     collected_s: float = 0.0
-    """How much of a step the garbage collector took at most."""
+    """The longest garbage collection."""
     _begun: float = field(default=0.0, repr=False)
     _collecting: float = field(default=0.0, repr=False)
 
     def collector(self, phase: str, _: dict[str, int]) -> None:
-        """A callback of the garbage collector."""
+        """Measure a garbage collection; a callback of `gc`."""
         if phase == "start":
             self._collecting = thread_time()
         else:
@@ -123,16 +123,16 @@ class Holds(trio.abc.Instrument):
             self.longest_s, self.task = took_s, task.name.rpartition("pk.")[2]
 
     def take(self) -> tuple[float, str, float]:
-        """The longest step in seconds, its task, and the longest collection, since the last
-        call."""
+        """Return the longest step in seconds, its task, and the longest garbage collection, since
+        the last call."""
         found = self.longest_s, self.task, self.collected_s
         self.longest_s, self.task, self.collected_s = 0.0, "", 0.0
         return found
 
 
 def serve(directory: str, pipe: Connection) -> None:
-    """A broker, in a process of its own: it sends its port, and for each message it gets the
-    longest hold since the last."""
+    """Run a broker, in a process of its own. It sends its port, and for each message from `pipe`
+    the longest step since the last message."""
     holds = Holds()
     gc.callbacks.append(holds.collector)
 
@@ -163,14 +163,14 @@ def serve(directory: str, pipe: Connection) -> None:
 
 
 class Client:
-    """A connection that sends a request and waits for its answer."""
+    """A connection that sends one request at a time and waits for its answer."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, request: Any, version: int) -> bytes:
-        """The answer's frame."""
+        """Return the frame of the answer to a request."""
         return self.send(frame_request(request, version, 1, "stalls"))
 
     def send(self, frame: bytes) -> bytes:
@@ -178,7 +178,7 @@ class Client:
         return self._read(int.from_bytes(self._read(4), "big"))
 
     def call(self, request: Any, version: int) -> Any:
-        """The answer."""
+        """Return the answer to a request."""
         frame = self.ask(request, version)
         _, position = parse_response_header(frame, request.API_KEY, version)
         return decode_whole(MESSAGES[request.API_KEY].response, frame, version, position)
@@ -194,8 +194,8 @@ class Client:
 
 
 def produce(port: int, pipe: Connection) -> None:
-    """Another client, in a process of its own: for each message it gets it sends how long its
-    answers took since the last."""
+    """Run another client, in a process of its own. For each message from `pipe`, it sends how long
+    it waited for each answer since the last message."""
     client = Client(port)
     batch = build_batch([(int(time.time() * 1000), None, bytes(100), ())])
     data = PartitionProduceData(index=0, records=batch)
@@ -214,7 +214,7 @@ def produce(port: int, pipe: Connection) -> None:
 
 
 async def _poll(port: int, topic_id: bytes, first: int) -> None:
-    """One consumer, in a fetch session, of partitions without writers."""
+    """Poll partitions without writers as one consumer, in a fetch session."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     data = bytearray()
 
@@ -245,7 +245,7 @@ async def _poll(port: int, topic_id: bytes, first: int) -> None:
 
 
 def consume(port: int, topic_id: bytes, count: int, pipe: Connection) -> None:
-    """Idle consumers, in a process of their own."""
+    """Run idle consumers, in a process of their own."""
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -261,7 +261,7 @@ def consume(port: int, topic_id: bytes, count: int, pipe: Connection) -> None:
 
 @contextmanager
 def process(target: Callable[..., None], *args: Any) -> Iterator[Connection]:
-    """`target(*args, pipe)` in a process of its own; a false message ends it."""
+    """Run `target(*args, pipe)` in a process of its own. A false message ends it."""
     context = multiprocessing.get_context("spawn")
     ours, its = context.Pipe()
     started = context.Process(target=target, args=(*args, its))
@@ -276,7 +276,7 @@ def process(target: Callable[..., None], *args: Any) -> Iterator[Connection]:
 
 
 def prepare(client: Client) -> Names:
-    """The topics, and the coordinator of groups."""
+    """Create the topics, and wait for the coordinators of the group and the transactional id."""
     topics = [
         CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         for name, count in ((TOPIC, PARTITIONS), (PRODUCED, 1))
@@ -306,17 +306,17 @@ def fill(client: Client, partitions: int) -> dict[str, bytes]:
 
 
 Frame = Callable[[], bytes]
-"""Encodes a request. It is a function because 100,000 elements take a second, and only requests
-that are measured are encoded."""
+"""Encodes a request. This is a function because encoding 100,000 elements takes a second, and only
+requests that are measured are encoded."""
 
 
 def framed(request: Any, version: int) -> bytes:
-    """A request as it is sent."""
+    """Return the frame of a request."""
     return frame_request(request, version, 1, "stalls")
 
 
 def things(part: Any) -> int:
-    """How many things a request names, or a part of one: the elements of all arrays."""
+    """Return how many elements the arrays of a request, or of a part of one, have in total."""
     if isinstance(part, list):
         elements = cast("list[Any]", part)
         return len(elements) + sum(map(things, elements))
@@ -326,7 +326,8 @@ def things(part: Any) -> int:
 
 
 def plain(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
-    """Each array of each request in the schema: (name, function that encodes the request)."""
+    """Yield each array of each request in the schema as (name, function that encodes a request with
+    that array full)."""
 
     def made(kind: tuple[type[Request[Any]], int, Path]) -> bytes:
         one, two = (things(large(*kind, count, names).request) for count in (1, 2))
@@ -338,8 +339,7 @@ def plain(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
 
 
 def special(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
-    """Requests that need more than the schema: states that a request leaves, and states that it
-    finds."""
+    """Yield requests that the schema alone does not give: they leave or find a certain state."""
 
     def numbers() -> list[int]:
         return [i % names.partitions for i in range(min(elements, ELEMENTS_MAX - 1))]
@@ -384,7 +384,7 @@ def special(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
 
 
 def of_all(topics: dict[str, bytes]) -> Iterator[tuple[str, Frame]]:
-    """Requests that are answered about all partitions of these topics (name → id)."""
+    """Yield requests whose answers cover all partitions of these topics (name → id)."""
 
     def list_offsets() -> bytes:
         listed = [
@@ -430,7 +430,7 @@ def of_all(topics: dict[str, bytes]) -> Iterator[tuple[str, Frame]]:
 
 @dataclass
 class Figures:
-    """The figures of one kind, in milliseconds."""
+    """The figures of one kind of request, in milliseconds."""
 
     name: str
     hold: float
@@ -445,7 +445,7 @@ class Figures:
 def measure(
     name: str, frame: bytes, port: int, broker: Connection, producer: Connection
 ) -> Figures:
-    """Send it a few times."""
+    """Send a request `TIMES` times and measure the broker and the other client."""
     client = Client(port)
     for pipe in (broker, producer):
         pipe.send("begin")
@@ -457,7 +457,7 @@ def measure(
         except (EOFError, ConnectionError):
             said, client = "closed", Client(port)
     took_s = time.perf_counter() - started
-    time.sleep(0.1)  # what is cleared away afterwards counts as well
+    time.sleep(0.1)  # cleaning up after the request counts too
     broker.send("take")
     hold_s, task, collected_s = broker.recv()
     producer.send("take")
@@ -475,7 +475,7 @@ def measure(
 
 
 def measure_quiet(broker: Connection, producer: Connection) -> Figures:
-    """The same without a large request."""
+    """Measure the broker and the other client without a large request."""
     for pipe in (broker, producer):
         pipe.send("begin")
         pipe.recv()
@@ -489,7 +489,7 @@ def measure_quiet(broker: Connection, producer: Connection) -> Figures:
 
 
 def main() -> int:
-    """Measures, and prints a table."""
+    """Run the benchmark and print a table."""
     parser = argparse.ArgumentParser(prog="scripts/bench --stalls")
     parser.add_argument("--elements", type=int, default=ELEMENTS)
     parser.add_argument("--only", metavar="TEXT", action="append", help="kinds whose name has TEXT")

@@ -1,5 +1,5 @@
-"""Measures the start of a command: pk's compared with a bare `python -c pass`, and a list of topics
-by pk, Apache's tool and kcat.
+"""Measures how long commands take: pk's, compared with a bare `python -c pass`, and listing topics
+with pk, Apache's tool and kcat.
 
 Each figure is the median of several runs. Each run takes turns with a bare interpreter, so that
 other load on the machine affects both.
@@ -28,24 +28,24 @@ BUDGETS = (
     ("completion of a topic", ("__complete", "topics", "describe", ""), 80),
     ("pk topics list", ("topics", "list"), 300),
 )
-"""Name, words of the command, and the ms that it may take beyond a bare interpreter."""
+"""(name, words of the command, the milliseconds that it may take more than a bare interpreter)."""
 
 
 def took_ms(command: Sequence[str], env: Mapping[str, str]) -> float:
-    """How long a command takes from its start to its end. Raises CalledProcessError."""
+    """Return how long a command takes from its start to its end. Raises CalledProcessError."""
     start = time.perf_counter()
     subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)
     return (time.perf_counter() - start) * 1000
 
 
 def over_bare_ms(command: Sequence[str], env: Mapping[str, str]) -> float:
-    """How much longer a command takes than a bare interpreter: the median of pairs."""
-    took_ms(command, env)  # its files are in memory then
+    """Return how much longer a command takes than a bare interpreter: the median of pairs."""
+    took_ms(command, env)  # its files are in the page cache then
     return statistics.median(took_ms(command, env) - took_ms(BARE, env) for _ in range(RUNS))
 
 
 def measure(system: System, results: Results) -> None:
-    """All of it, for one system: the tools talk to its broker."""
+    """Measure all commands with the broker of one system."""
     env = pk_environment() | {"PK_BOOTSTRAP_SERVER": system.bootstrap}
     for name, words, limit in BUDGETS:
         row = results.row(f"{name}: over `python -c pass`", "ms", "pk", higher=False, limit=limit)

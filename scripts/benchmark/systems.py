@@ -1,4 +1,4 @@
-"""The brokers under measurement, and what the kernel says of their processes (Linux)."""
+"""Runs the brokers that are measured, and reads their CPU and memory from the kernel (Linux)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from clients.apache_kafka import ApacheKafka, brokers_alive, java_command
 from clients.pk_broker import PkBroker, pk_command, pk_environment
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# Kafka's own start scripts give the broker a gigabyte and its tools a quarter.
+# Kafka's own start scripts give the broker a gigabyte and its tools a quarter of one.
 SERVER_HEAP = "1G"
 TOOL_JVM = ("-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
 READY_S = 30.0
-# The time that a broker gets to catch up after a pause, such as on a JVM's timers or a heartbeat.
+# How long a broker may catch up after a pause, for example on a JVM's timers or a heartbeat.
 SETTLE_S = 3.0
 
 
@@ -39,7 +39,7 @@ class System(Protocol):
         ...
 
     def start(self) -> None:
-        """Starts it; returns at once. `bootstrap` is known before."""
+        """Start the broker and return at once. `bootstrap` is known before the start."""
         ...
 
     def wait_until_ready(self) -> None: ...
@@ -47,17 +47,17 @@ class System(Protocol):
     def close(self) -> None: ...
 
     def stop(self) -> None:
-        """Ends it in order."""
+        """Stop the broker cleanly."""
         ...
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kill the broker."""
         ...
 
     def pid(self) -> int: ...
 
     def list_topics(self) -> list[str]:
-        """The command line of its own tool that lists topics."""
+        """Return the command line of the system's own tool that lists topics."""
         ...
 
     def console_producer(self, topic: str) -> list[str]: ...
@@ -66,7 +66,7 @@ class System(Protocol):
 
 
 class Pk:
-    """`pk up` with its defaults."""
+    """pk, as `pk up` with its defaults."""
 
     name = "pk"
 
@@ -74,7 +74,7 @@ class Pk:
         self, directory: Path, port: int, properties: Mapping[str, str] | None = None
     ) -> None:
         self.broker = PkBroker(directory=directory, config=properties)
-        # Known before the start, so that a client can be waiting for it.
+        # Known before the start, so that a client can already try to connect.
         self.bootstrap = self.broker.bootstrap = f"127.0.0.1:{port}"
 
     def prepare(self) -> None:
@@ -110,7 +110,7 @@ class Pk:
 
 
 class Apache:
-    """Apache Kafka, one KRaft node, heap and collector as its own scripts set them."""
+    """Apache Kafka: one KRaft node, with the heap and collector of its own scripts."""
 
     name = "apache"
 
@@ -133,7 +133,7 @@ class Apache:
     def stop(self) -> None:
         pid = self.pid()
         os.kill(pid, signal.SIGTERM)
-        while pid in self.kafka.pids:  # thousands of logs take longer than `stop` has patience for
+        while pid in self.kafka.pids:  # `stop` does not wait for thousands of logs
             time.sleep(0.1)
         self.kafka.stop(1)
 
@@ -163,13 +163,13 @@ class Apache:
 
 
 def environment(system: System) -> dict[str, str]:
-    """The environment in which a system's own tools run."""
+    """Return the environment in which a system's own tools run."""
     return pk_environment() if system.name == "pk" else dict(os.environ)
 
 
 @contextlib.contextmanager
 def running(system: System, directory: Path) -> Iterator[System]:
-    """Prepares and starts a system on an empty directory, ends it, and removes its data."""
+    """Prepare and start a system on an empty directory; at the end, stop it and remove its data."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
         system.prepare()
@@ -182,23 +182,25 @@ def running(system: System, directory: Path) -> Iterator[System]:
 
 
 def pause(system: System) -> None:
-    """Takes the cores from a system until `resume`; it has stopped when this returns."""
+    """Pause a system until `resume`. It has stopped when this returns."""
     pid = system.pid()
     os.kill(pid, signal.SIGSTOP)
     os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def resume(system: System) -> None:
-    """Gives the cores back to a paused system."""
+    """Resume a paused system."""
     os.kill(system.pid(), signal.SIGCONT)
 
 
 @contextlib.contextmanager
 def awake(system: System) -> Iterator[System]:
-    """Lets a paused system run, alone among those that are measured, and pauses it again.
+    """Resume a paused system for a block, as the only one of the measured systems, and then pause
+    it again.
 
     An idle JVM still compiles and runs its timers, for milliseconds at a time. On two cores that
-    would be the tail of the other's latencies, while an idle pk costs Apache Kafka next to nothing.
+    would determine the tail of the other system's latencies, while an idle pk costs Apache Kafka
+    next to nothing.
     """
     resume(system)
     try:
@@ -215,17 +217,19 @@ def awake(system: System) -> Iterator[System]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User plus system time so far of a process and all its descendants, dead children included."""
+    """Return the user plus system time so far of a process and all its descendants, including
+    children that have ended."""
     children: dict[int, list[int]] = {}
     times: dict[int, float] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            # The second field is the program's name in parentheses, and may hold anything.
+            # The second field is the program's name in parentheses, which may contain any
+            # character.
             fields = entry.joinpath("stat").read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # it ended while we looked
+            continue  # the process ended meanwhile
         children.setdefault(int(fields[1]), []).append(int(entry.name))
         times[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
     total, queue = 0.0, [pid]
@@ -237,12 +241,12 @@ def cpu_seconds(pid: int) -> float:
 
 
 def rss_mb(pid: int) -> float:
-    """Resident memory now, in megabytes, the peak being another matter."""
+    """Return the resident memory now, in megabytes. For the peak, see `rss_peak_mb`."""
     return _status_mb(pid, "VmRSS")
 
 
 def rss_peak_mb(pid: int) -> float:
-    """The most resident memory that the process ever had, in megabytes."""
+    """Return the peak of the resident memory of the process, in megabytes."""
     return _status_mb(pid, "VmHWM")
 
 
@@ -253,11 +257,12 @@ def _status_mb(pid: int, key: str) -> float:
 
 
 def touch_memory(megabytes: int) -> None:
-    """Have the machine provide the memory that a measurement is about to fill with files.
+    """Make the machine provide the memory that a measurement will fill with files.
 
     A virtual machine often gets its memory from the host at the first access, and returns free
-    memory. The first writer then pays seconds of system time per GB that neither broker causes. The
-    next file reuses the memory of a deleted file, but not the memory of a process that has ended.
+    memory. The first writer then takes seconds of system time per GB that neither broker causes.
+    The next file reuses the memory of a deleted file, but not the memory of a process that has
+    ended.
     """
     chunk = bytes(1_000_000)
     with tempfile.TemporaryFile() as file:
@@ -266,7 +271,8 @@ def touch_memory(megabytes: int) -> None:
 
 
 def run(command: list[str], env: dict[str, str], stdin: Path | None = None) -> str:
-    """Runs a command to its end and returns its output; raises RuntimeError with its last words."""
+    """Run a command to its end and return its output. Raises RuntimeError with the end of its
+    output if it fails."""
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(stdin.open("rb")) if stdin else subprocess.DEVNULL
         ran = subprocess.run(command, stdin=source, capture_output=True, env=env, check=False)

@@ -111,7 +111,7 @@ def _properties(name: str, store: Path) -> dict[str, str]:
 
 
 def _offset(system: System, topic: str, when: str) -> int:
-    """An offset of partition 0 that Kafka knows by this name; -1 if there is none."""
+    """Return an offset of partition 0 that has a special timestamp; -1 if there is none."""
     words = ("topics", "offsets", topic, "--time", when, "-f", "json", "-b", system.bootstrap)
     found = subprocess.run(
         pk_command(*words), env=pk_environment(), capture_output=True, check=True, text=True
@@ -121,7 +121,8 @@ def _offset(system: System, topic: str, when: str) -> int:
 
 
 def _produced(system: System, topic: str, megabytes: int) -> tuple[float, float]:
-    """Seconds, and seconds of the broker's processor, that producing took."""
+    """Produce records. Returns the seconds that this took, and the seconds of the broker's CPU
+    time."""
     options = {"topic": topic, "config": producer_config(system), "size": RECORD_BYTES}
     options |= {"partitions": 1, "count": megabytes * 1000}
     touch_memory(2 * megabytes)
@@ -131,12 +132,12 @@ def _produced(system: System, topic: str, megabytes: int) -> tuple[float, float]
 
 
 def produce(system: System, megabytes: int, rounds: int, results: Results) -> None:
-    """The same records into a topic that is copied while they come, and into one that is not."""
+    """Produce the same records to a topic that is copied meanwhile, and to a topic that is not."""
     topics = Topics(system)
     rate = results.row("produce, tiered", "MB/s", LIBRDKAFKA, higher=True)
     plain = results.row("produce, not tiered", "MB/s", LIBRDKAFKA, higher=True)
     share = results.row("produce, tiered / not", "", LIBRDKAFKA, higher=True, limit=PRODUCE_SHARE)
-    for _ in range(rounds + 1):  # the first one brings the broker to its speed
+    for _ in range(rounds + 1):  # the first one warms up the broker
         sides: dict[bool, float] = {}
         for tiered in (False, True):
             keys = TIERED if tiered else {"segment_bytes": str(SEGMENT_BYTES)}
@@ -153,7 +154,7 @@ def produce(system: System, megabytes: int, rounds: int, results: Results) -> No
 
 
 def _await_copies(system: System, topic: str, megabytes: int) -> None:
-    """Until only the last segment is on the disk."""
+    """Wait until only the last segment is on the disk."""
     due = megabytes * 1000 - 2 * SEGMENT_BYTES // RECORD_BYTES
     deadline = time.monotonic() + TIMEOUT_S * 5
     while _offset(system, topic, "earliest-local") < due:
@@ -163,8 +164,8 @@ def _await_copies(system: System, topic: str, megabytes: int) -> None:
 
 
 def read(system: System, megabytes: int, rounds: int, results: Results) -> None:
-    """Read the same records from the store and from the page cache. The broker caches less of the
-    remote segments than a topic."""
+    """Read the same records from the store and from the page cache. The broker's cache for remote
+    segments is smaller than a topic."""
     topics = Topics(system)
     local = topics.make(1, segment_bytes=str(SEGMENT_BYTES))
     remote = topics.make(1, **TIERED)
@@ -206,8 +207,8 @@ def many(system: System, segments: int, results: Results) -> None:
 
 
 def _restarted_mb(system: System, topic: str, last: int, seconds: list[float] | None) -> float:
-    """The broker's memory after a start, once it knows the remote segments up to `last`; how long
-    that took goes to `seconds`."""
+    """Restart the broker, and return its memory once it knows the remote segments up to `last`.
+    Adds the time that this took to `seconds`."""
     system.stop()
     began = time.monotonic()
     system.start()
@@ -221,7 +222,7 @@ def _restarted_mb(system: System, topic: str, last: int, seconds: list[float] | 
 
 
 def _note(system: System, name: str, segments: int) -> None:
-    """Write the metadata of that many segments, two records each."""
+    """Write the metadata of that many segments, with two records each."""
     admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
     found = admin.describe_topics(confluent_kafka.TopicCollection([name]))[name].result(TIMEOUT_S)
     partition = RemotePartition(name, uuid_from_text(str(found.topic_id)), 0)

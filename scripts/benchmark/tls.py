@@ -43,7 +43,7 @@ GOAL_RATE, GOAL_CPU, GOAL_ACLS = 1.2, 0.8, 0.95
 
 @dataclass
 class Served:
-    """A broker that runs: its plain address, and that with TLS."""
+    """A running broker: its plaintext address, and its TLS address."""
 
     name: str
     plain: str
@@ -52,7 +52,7 @@ class Served:
 
 
 def _pem(folder: Path) -> tuple[Path, Path]:
-    """A broker's key store, and the certificate to trust."""
+    """Return a broker's key store, and the certificate to trust."""
     root = authority()
     store = root.sign("CN=127.0.0.1", "127.0.0.1").write(folder / "broker.pem")
     return store, root.write_trust(folder / "ca.pem")
@@ -72,7 +72,7 @@ def _listeners(plain: int, secure: int, store: Path, *more: str) -> dict[str, st
 
 @contextlib.contextmanager
 def pk(folder: Path, store: Path, properties: Mapping[str, str]) -> Iterator[Served]:
-    """pk, by `pk node start`."""
+    """Start pk with `pk node start`."""
     keys = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
     with configured_broker(folder, "SSL", {**keys, **properties}) as broker:
         yield Served("pk", broker.bootstrap, broker.other, broker.process.pid)
@@ -80,7 +80,7 @@ def pk(folder: Path, store: Path, properties: Mapping[str, str]) -> Iterator[Ser
 
 @contextlib.contextmanager
 def apache(folder: Path, store: Path) -> Iterator[Served]:
-    """Apache Kafka."""
+    """Start Apache Kafka."""
     folder.mkdir()
     kafka = ApacheKafka(directory=folder, heap=SERVER_HEAP)
     (secure,) = free_ports(1)
@@ -100,7 +100,7 @@ async def _make_topic(bootstrap: str, name: str) -> None:
 
 
 async def _add_acls(bootstrap: str) -> None:
-    """Ten thousand rules about other topics, and those that allow the client its own."""
+    """Add ten thousand ACLs for other topics, and those that allow the client to use its own."""
     kind, literal, allow = ResourceType.TOPIC, PatternType.LITERAL, Permission.ALLOW
     rules = [
         AclBinding(kind, f"other-{n}", literal, f"User:u{n % 100}", "*", Operation.READ, allow)
@@ -115,7 +115,7 @@ async def _add_acls(bootstrap: str) -> None:
 
 
 class Bench:
-    """The measurements, and their results."""
+    """Makes the measurements and collects their results."""
 
     def __init__(self, size: Size, trust: Path) -> None:
         self.size = size

@@ -1,11 +1,11 @@
-"""Measures transactions of pk and Apache Kafka: how many a second, the broker's CPU for each, and
-how long a record takes to a reader of committed records; and how many records a second share
-consumers take. `scripts/bench --transactions`.
+"""Measures transactions of pk and Apache Kafka: how many per second, the broker's CPU time for
+each, and how long a record takes to reach a read_committed consumer. Also measures how many records
+per second share consumers take. `scripts/bench --transactions`.
 
 Each system has one broker, and they run alternately. The clients are librdkafka's, in threads of
-this process: a transaction is begun, its records of 100 bytes are sent to one of four partitions,
-and it is committed, one transaction after another. Share consumers are Apache's perf tool's, which
-accept what they get: librdkafka has none.
+this process. Each runs one transaction after another: it begins the transaction, sends records of
+100 bytes to one of four partitions, and commits. The share consumers are those of Apache's perf
+tool, which accept all records: librdkafka has none.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from pk.net.client.results import ConfigChange, ConfigResource, ResourceType
 PARTITIONS = 4
 RECORD_BYTES = 100
 SHAPES = ((1, 1), (1, 10), (1, 1000), (16, 1), (16, 10))
-"""(producers, records a transaction)."""
+"""(producers, records per transaction)."""
 
 THROUGHPUT_GOAL = 1.5
 CPU_GOAL = 0.7
 SHARE_GOAL = 1.0
 
 SHARE_RECORDS_A_SECOND = 20_000
-"""Records that share consumers are given for each second that the other measurements take."""
+"""How many records share consumers get for each second that the other measurements take."""
 SHARE_CONSUMERS = (1, 4)
 
 
 class Took(NamedTuple):
-    """The results of some producers."""
+    """The results of several producers."""
 
     transactions: int
     seconds: float
@@ -58,7 +58,7 @@ class Took(NamedTuple):
 
 
 def main() -> int:
-    """Measures, and prints a table."""
+    """Run the benchmark and print a table."""
     parser = argparse.ArgumentParser(prog="scripts/bench --transactions", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a fifth of the time")
     parser.add_argument("--rounds", type=int, default=3, help="rounds a measurement (default 3)")
@@ -96,9 +96,9 @@ def main() -> int:
 
 
 def measure(system: System, seconds: float, results: Results) -> None:
-    """All figures of a broker that was just started."""
+    """Measure all figures of a broker that was just started."""
     topic = Topics(system).make(PARTITIONS)
-    transact(system, topic, 1, 10, seconds)  # warms the broker, and a JVM's compiler
+    transact(system, topic, 1, 10, seconds)  # warms up the broker, and the compiler of a JVM
     for producers, records in SHAPES:
         took = transact(system, topic, producers, records, seconds)
         what = (
@@ -160,7 +160,7 @@ def share(system: System, consumers: int, count: int, results: Results) -> None:
 
 
 async def _begin_at_the_first_record(system: System, group: str) -> None:
-    """Have a share group begin at the first record."""
+    """Make a share group start at the first record."""
     resource = ConfigResource(ResourceType.GROUP, group)
     async with open_admin(system.bootstrap) as admin:
         change = ConfigChange("share.auto.offset.reset", "earliest")
@@ -195,8 +195,8 @@ def transact(system: System, topic: str, producers: int, records: int, seconds: 
 
 
 def end_to_end_ms(system: System, topic: str, seconds: float) -> list[float]:
-    """The ms from the begin of a transaction of one record until a consumer with read_committed has
-    the record."""
+    """Return the milliseconds from the start of a transaction with one record until a
+    read_committed consumer has the record."""
     consumer: Any = confluent_kafka.Consumer(
         client_config(
             system,

@@ -1,6 +1,7 @@
-"""The measurements. Each function measures one system once and adds its figures to the results.
+"""The measurements of `scripts/bench`. Each function measures one system once and adds its figures
+to the results.
 
-Goals are the project's own, as ratios to Apache Kafka on the same machine in the same run.
+The goals are the project's own, as ratios to Apache Kafka on the same machine in the same run.
 """
 
 from __future__ import annotations
@@ -40,17 +41,18 @@ PRODUCE_GOALS = {
     (1000, 100): (2, 0.35),
     (100, 100): (2, 0.35),
 }
-"""Size of the records in bytes, partitions → ratio of throughput, ratio of CPU."""
+"""(size of the records in bytes, partitions) → (goal for the throughput ratio, goal for the CPU
+ratio)."""
 LIBRDKAFKA, JAVA = "librdkafka", "Java perf tool"
 _NAMES = itertools.count(1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Size:
-    """How much work a round is."""
+    """The amount of work in a round."""
 
     warm_mb: int
-    produce_mb: int  # of 1 kB records; 100 B records make half of it
+    produce_mb: int  # records of 1 kB; half as many bytes of 100 B records
     one_record_requests: int
     round_trips: int
     console_lines: int
@@ -64,14 +66,15 @@ IDLE_PARTITIONS = 1000
 
 
 def client_config(system: System, **more: object) -> dict[str, object]:
-    """The settings of librdkafka that all rows share."""
+    """Return the settings of librdkafka that all rows share."""
     return {"bootstrap.servers": system.bootstrap, "log_level": 0} | {
         key.replace("_", "."): value for key, value in more.items()
     }
 
 
 def producer_config(system: System, **more: object) -> dict[str, object]:
-    """acks=all, linger 5 ms, not idempotent; a queue that never holds the client back."""
+    """Return the settings of a producer: acks=all, linger 5 ms, not idempotent, and a queue that
+    never blocks the client."""
     settings: dict[str, object] = {"acks": "all", "linger_ms": 5}
     settings |= {"queue_buffering_max_messages": 500_000}
     settings |= {"queue_buffering_max_kbytes": 1_000_000}
@@ -79,24 +82,24 @@ def producer_config(system: System, **more: object) -> dict[str, object]:
 
 
 def drive(what: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """One measurement by librdkafka, in a process of its own."""
+    """Make one measurement with librdkafka, in a process of its own."""
     command = [sys.executable, "-m", "benchmark.rdkafka", what, json.dumps(options)]
     return json.loads(run(command, environment_of_driver()).splitlines()[-1])
 
 
 def environment_of_driver() -> dict[str, str]:
-    """The environment with the paths of `benchmark` and `clients`."""
+    """Return the environment with the paths of `benchmark` and `clients`."""
     return {"PYTHONPATH": f"{SCRIPTS}:{SCRIPTS.parent / 'tests'}", "PATH": "/usr/bin:/bin"}
 
 
 class Topics:
-    """Makes topics that go away with their files at once when they are deleted."""
+    """Creates topics whose files are deleted at once when the topics are."""
 
     def __init__(self, system: System) -> None:
         self._admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
 
     def make(self, partitions: int, **config: str) -> str:
-        """A topic; in the keys of `config` a dot is an underscore."""
+        """Create a topic. In the keys of `config`, an underscore stands for a dot."""
         name = f"bench-{next(_NAMES)}"
         keys = {key.replace("_", "."): value for key, value in config.items()}
         new: Any = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"} | keys)
@@ -116,7 +119,7 @@ class Topics:
 
 
 def warm(system: System, size: Size) -> None:
-    """Brings the broker (and a JVM's compiler) to its speed."""
+    """Warm up the broker, and the compiler of a JVM."""
     topics = Topics(system)
     topic = topics.make(1)
     count = size.warm_mb * 1000
@@ -130,7 +133,8 @@ def warm(system: System, size: Size) -> None:
 
 
 def produce(system: System, size: Size, results: Results) -> None:
-    """100 B and 1 kB records on 1 and on 100 partitions, then the large ones read again."""
+    """Measure producing records of 100 B and 1 kB to 1 and to 100 partitions, and then reading the
+    large ones."""
     topics = Topics(system)
     for record_bytes, partitions in itertools.product((1000, 100), (1, 100)):
         topic = topics.make(partitions)
@@ -154,7 +158,7 @@ def produce(system: System, size: Size, results: Results) -> None:
 
 
 def consume(system: System, topic: str, partitions: int, count: int, results: Results) -> None:
-    """Reads 1 kB records that the page cache holds."""
+    """Measure reading records of 1 kB from the page cache."""
     options = {"topic": topic, "config": client_config(system), "partitions": partitions}
     before = cpu_seconds(system.pid())
     seconds = drive("consume", options | {"count": count})["seconds"]
@@ -166,7 +170,7 @@ def consume(system: System, topic: str, partitions: int, count: int, results: Re
 
 
 def one_record_requests(system: System, size: Size, results: Results) -> None:
-    """Batches of one record, as many requests in flight as the client likes."""
+    """Measure batches of one record, with as many requests in flight as the client's default."""
     topics = Topics(system)
     topic = topics.make(1)
     config = producer_config(system, linger_ms=0, batch_num_messages=1)
@@ -199,7 +203,7 @@ def idle_consumer(system: System, size: Size, results: Results) -> None:
 
 
 def latencies(system: System, size: Size, results: Results) -> None:
-    """Round trip of a produce, and the way from a producer to a consumer that waits."""
+    """Measure the round trip of a produce, and the time from a producer to a waiting consumer."""
     topics = Topics(system)
     topic = topics.make(1)
     config = producer_config(system, linger_ms=0)
@@ -215,7 +219,8 @@ def latencies(system: System, size: Size, results: Results) -> None:
 
 
 def java_tools(system: System, size: Size, results: Results) -> None:
-    """Apache's own perf tools with its client's defaults (idempotent), linger 5 ms."""
+    """Measure Apache's own perf tools with the defaults of its client (idempotent), and linger 5
+    ms."""
     topics = Topics(system)
     for record_bytes, partitions in itertools.product((1000, 100), (1, 100)):
         topic = topics.make(partitions)
@@ -225,10 +230,10 @@ def java_tools(system: System, size: Size, results: Results) -> None:
             "ProducerPerformance",
             *("--bootstrap-server", system.bootstrap, "--topic", topic, "--throughput", "-1"),
             *("--num-records", str(count), "--record-size", str(record_bytes)),
-            *("--warmup-records", str(count // 4)),  # the client is a JVM too
+            *("--warmup-records", str(count // 4)),  # the client is a JVM too: its warm-up counts
             *("--command-property", "acks=all", "linger.ms=5", "batch.size=1000000"),
         )
-        found = re.findall(r"([\d.]+) records/sec", out)  # the last is the steady state's
+        found = re.findall(r"([\d.]+) records/sec", out)  # the last figure is the steady state
         name = f"produce {record_bytes} B, {partitions} partition{'s'[: partitions > 1]}, Java"
         row = results.row(name, "records/s", JAVA, higher=True, goal=1)
         row.add(system.name, float(found[-1]))
@@ -252,13 +257,13 @@ def _java_consume(system: System, topic: str, count: int, results: Results) -> N
 
 
 def java_tool(tool: str, *options: str) -> str:
-    """The output of one of Apache's tools."""
+    """Run one of Apache's tools and return its output."""
     command = java_command(f"org.apache.kafka.tools.{tool}", *options, jvm=PERF_JVM)
     return run(command, environment_of_driver())
 
 
 def memory(system: System, results: Results, when: str) -> None:
-    """Resident memory: just started, or after all of the load."""
+    """Measure the resident memory of a broker that was just started, or after all of the load."""
     goal = 0.15 if when == "after load" else None
     row = results.row(f"memory {when}", "MB", "/proc", higher=False, goal=goal)
     row.add(system.name, rss_mb(system.pid()))
@@ -283,10 +288,10 @@ def first_acknowledged(system: System, results: Results) -> None:
 
 
 def seconds_to_first(system: System, topic: str) -> float:
-    """The time from the start of a broker to the first record in `topic`, by a client that starts
-    first and retries every 10 ms. With librdkafka's own limit of a second, the client doubles its
-    pauses while there is no broker, and would find the broker and the new topic a third of a second
-    late."""
+    """Return the time from the start of a broker to the first record in `topic`. The client starts
+    first and retries every 10 ms. With librdkafka's default limit of a second, the client would
+    double its pauses while there is no broker, and find the broker and the new topic a third of a
+    second late."""
     impatient = producer_config(
         system,
         linger_ms=0,
@@ -303,7 +308,7 @@ def seconds_to_first(system: System, topic: str) -> float:
         command, stdout=subprocess.PIPE, env=environment_of_driver(), text=True
     ) as client:
         assert client.stdout is not None
-        client.stdout.readline()  # it is ready
+        client.stdout.readline()  # the client is ready
         start = time.time()
         system.start()
         answer = client.stdout.readline()
@@ -313,7 +318,7 @@ def seconds_to_first(system: System, topic: str) -> float:
 
 
 def command_line(system: System, size: Size, results: Results, lines: Path) -> None:
-    """The systems' own tools: listing topics, console producer, console consumer."""
+    """Measure the systems' own tools: listing topics, console producer, console consumer."""
     topics = Topics(system)
     topic = topics.make(1)
     env = environment(system)
@@ -356,7 +361,7 @@ def hostile(system: System, size: Size, results: Results) -> None:
         assert attack.stdin is not None and attack.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(attack.stdout, selectors.EVENT_READ)
-            while not times or not selector.select(0):  # until every attacker had its turn
+            while not times or not selector.select(0):  # until every attacker has had its turn
                 times += drive("round_trip", options)["times_ms"]
         memory_mb = rss_mb(system.pid())
         attack.stdin.close()

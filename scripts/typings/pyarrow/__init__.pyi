@@ -1,4 +1,4 @@
-"""pyarrow has no types of its own: all that it offers is Any."""
+"""pyarrow has no types of its own, so all its names are Any."""
 
 from typing import Any
 
