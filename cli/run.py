@@ -1,4 +1,4 @@
-"""Runs a parsed command: finds its function, runs it, and turns any error into a sentence and an
+"""Runs a parsed command: finds its function, runs it, and converts any error to a sentence and an
 exit code."""
 
 import sys
@@ -14,13 +14,13 @@ from pk.cli.terminal.interruption import RaisingInterrupts
 from pk.cli.terminal.streams import Streams
 
 Work = Callable[[Context], Any]
-"""The work of a command: a `Handler`, or for a blocking command a plain function that returns the
+"""The work of a command: a `Handler` or, for a blocking command, a plain function that returns the
 exit code."""
 
 
 def handler_of(parsed: Parsed) -> Work:
     """The function that runs the command: restricted by the profile, repeated for --watch, with its
-    requests shown for --trace; or, for `-f schema`, one that prints the JSON Schema. Raises
+    requests shown for --trace. For `-f schema`, a function that prints the JSON Schema. Raises
     Unusable if the output options do not fit the command."""
     assert isinstance(parsed.node, Command)
     values = parsed.values
@@ -61,7 +61,8 @@ def handler_of(parsed: Parsed) -> Work:
 
 
 def _warning_of_leftovers(handler: Work) -> Handler:
-    """`handler`, which then warns of throttles that an earlier command left in the cluster."""
+    """Wrap `handler`, to warn afterwards of throttles that an earlier command left in the
+    cluster."""
     from pk.cli.cluster.leftover_throttles import warn_of_leftover_throttles
 
     async def run(context: Context) -> int | None:
@@ -88,7 +89,7 @@ def _schema_shower(parsed: Parsed) -> Work:
 
 
 def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
-    """Run the command and return its exit code; report errors on standard error."""
+    """Run the command and return its exit code. Errors are reported on standard error."""
     assert isinstance(parsed.node, Command)
     streams = streams or Streams()
     context = Context(parsed.values, parsed.path, streams)
@@ -112,7 +113,7 @@ def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
 
 def _refresh_names(parsed: Parsed, context: Context) -> None:
     """Start fetching the names for completion, if a command at a terminal may have changed them or
-    they are old; does not wait."""
+    they are old. Does not wait."""
     assert isinstance(parsed.node, Command)
     if not parsed.node.connects or context.session is None:
         return

@@ -1,5 +1,5 @@
-"""Checks typed or piped text: whether it is a JSON document, an unfinished one, or wrong, and
-where."""
+"""Checks whether a typed or piped text is a JSON document, an unfinished one, or wrong, and at
+which position."""
 
 import json
 import re
@@ -54,7 +54,7 @@ def fault(text: str) -> Fault | None:
         message = _SAID.get(e.msg) or e.msg[0].lower() + e.msg[1:]
         return Fault(message, e.pos, e.lineno, e.colno, unfinished)
     except _NotJson as e:
-        # The same word may occur earlier, inside a string.
+        # the same word may occur earlier, inside a string
         bare = _TEXT.sub(lambda found: " " * len(found[0]), text)
         position = bare.index(str(e))
         line = text.count("\n", 0, position) + 1
@@ -71,9 +71,9 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 class Documents:
     """Joins the lines of a stream into JSON documents: one a line, or one over several lines.
 
-    Parsing after every line would take quadratic time for a long document. So it is parsed when its
-    brackets are closed (JSON strings hold no line ends, so brackets can be counted line by line)
-    and, to find mistakes early, whenever the number of its lines is a power of two.
+    Parsing after every line would take quadratic time for a long document. Therefore it is parsed
+    when its brackets are closed (JSON strings contain no line ends, so brackets can be counted line
+    by line) and, to find mistakes early, whenever the number of its lines is a power of two.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,8 @@ class Documents:
         self._first = 0
 
     def feed(self, lines: Iterable[bytes]) -> list[bytes]:
-        """The documents that `lines` complete. Raises BadDocument, which names the wrong line."""
+        """Add `lines`. Returns the documents that they complete. Raises BadDocument, which names
+        the wrong line."""
         documents: list[bytes] = []
         for line in lines:
             self._number += 1
@@ -125,7 +126,7 @@ class Documents:
 
 
 class BadDocument(ValueError):
-    """The stream is not JSON. `before` holds the complete documents before the mistake."""
+    """The stream is not JSON. `before` has the complete documents before the mistake."""
 
     def __init__(self, message: str, before: list[bytes]) -> None:
         super().__init__(message)
@@ -136,8 +137,8 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def indented(text: str) -> str:
-    """A JSON document on many lines. Numbers, escapes and repeated names stay as they are written,
-    which parsing it would change."""
+    """A JSON document on several lines. Numbers, escapes and repeated names stay as written;
+    parsing the document would change them."""
     parts: list[str] = []
     depth = 0
     previous = ""

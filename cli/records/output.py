@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class CannotShow(CommandError):
-    """A record ends the command, since it cannot be shown; what came before it was written."""
+    """A record cannot be shown, which ends the command; the records before it were written."""
 
     def __init__(self, partition: TopicPartition, offset: int, error: ValueError) -> None:
         where = f"{partition.topic}/{partition.partition} @ {offset}"
@@ -118,10 +118,10 @@ def _decoder(context: Context, options: OutputOptions) -> "RecordDecoder | None"
 
 
 class Output:
-    """Records on their way to standard output.
+    """Writes records to standard output.
 
-    `formatter` is the class of one of Apache's formatters, `formatter_config` a file of its
-    properties.
+    `formatter` is the name of one of Apache's formatter classes, and `formatter_config` a file with
+    its properties.
     """
 
     def __init__(
@@ -138,23 +138,23 @@ class Output:
         self._filter = record_filter(options.key, options.header, options.where, self._absent)
         self._decodes = not options.raw
         self._pairs = self._decodes and bare
-        """Whether to write decoded records with their keys: their values alone do not say what they
-        belong to."""
+        """Whether to write decoded records with their keys, since their values alone do not say
+        what they belong to."""
 
         self._lenient = options.skip_message_on_error
         self._schemas = _decoder(context, options)
         plain = self._writer.values if isinstance(self._writer, Simple) else None
         self._values = plain if self._filter is None and self._schemas is None else None
-        """Writes values only; set if no other field is needed, since reading values alone is much
+        """Writes only values. Set if no other field is needed, since reading only values is much
         faster."""
 
         self.failures = 0
-        """How many records could not be shown."""
+        """The number of records that could not be shown."""
 
         self.left = options.num
         self.shown = 0
         self.before_write: Callable[[], None] | None = None
-        """Called before records are written, to clear a progress bar from the terminal."""
+        """Called before records are written, to remove a progress bar from the terminal."""
 
         self.mid_line = False
         """Whether the last write left the terminal's cursor in the middle of a line."""
@@ -176,12 +176,12 @@ class Output:
 
     @property
     def decodes_late(self) -> bool:
-        """Whether records are chosen before they are decoded: no filter looks into them, and
-        one that cannot be decoded ends the command only if it is chosen."""
+        """Whether records are chosen before they are decoded: no filter examines them, and a record
+        that cannot be decoded ends the command only if it is chosen."""
         return self._schemas is not None and self._filter is None and not self._lenient
 
     def _is_internal(self, part: Part) -> bool:
-        """Whether pk knows what the bytes of these records mean, and shows that."""
+        """Whether pk decodes these records and shows their contents."""
         return self._decodes and part.source.topic in DECODED
 
     def wanted(self, part: Part) -> Sequence[Record]:
@@ -199,8 +199,9 @@ class Output:
     def _by_schema(
         self, source: Source, found: Iterable[Record], schemas: "RecordDecoder"
     ) -> Iterator[Record]:
-        """The records that pass the filters, with JSON for what their schemas describe; those that
-        cannot be decoded fail, or are skipped. Decodes each only when it is asked for."""
+        """The records that pass the filters, with JSON for the bytes that their schemas describe.
+        Records that cannot be decoded are failures, or are skipped. Each record is decoded only
+        when it is requested."""
         for each in found:
             try:
                 record = schemas.decoded(each)
@@ -224,8 +225,8 @@ class Output:
         self._flush()
 
     def _put_decodable(self, part: Part, schemas: "RecordDecoder") -> None:
-        """Write what -n leaves of `part`. Decodes no record beyond that, and writes those before
-        one that ends the command."""
+        """Write the records of `part` that -n still allows. Decodes no record beyond these, and
+        writes those before a record that ends the command."""
         found: list[Record] = []
         try:
             for record in islice(self._by_schema(part.source, part.records, schemas), self.left):
@@ -287,18 +288,19 @@ class Output:
 
     @contextmanager
     def completed(self) -> Generator[None]:
-        """Complete the output at the end of the block, and however the block fails."""
+        """Complete the output at the end of the block, even if the block raises."""
         try:
             yield
         except BaseException:
-            # BaseException: an interrupt in one of the client's tasks comes in an exception group.
+            # BaseException, since an interrupt in one of the client's tasks comes in an exception
+            # group
             with suppress(OSError):
                 self._break_off()
             raise
         self._end()
 
     def check_timeout(self, timeout_ms: int | None) -> None:
-        """Raise CommandError if a timeout came before all records that -n asks for. Otherwise a
+        """Raise CommandError if a timeout came before all records that -n requests. Otherwise a
         timeout is a success, as in Apache's tool."""
         if self.left:
             wanted = count(self.shown + self.left, "record")
@@ -308,7 +310,7 @@ class Output:
             )
 
     def _end(self) -> None:
-        """Complete the output, even if it is an empty array, and on a terminal prints the number of
+        """Complete the output, even if it is an empty array. On a terminal, print the number of
         records."""
         if not self._begun:
             self._begun = True
@@ -322,7 +324,7 @@ class Output:
             self._context.say(said)
 
     def _break_off(self) -> None:
-        """Complete the output written so far, so that it is valid; write nothing if there is
+        """Complete the output written so far, so that it is valid. Writes nothing if there is
         none."""
         if self._begun:
             end = self._writer.end()

@@ -53,9 +53,9 @@ _PACKED = {
 
 
 def _unpack(layout: str) -> Callable[[bytes], bytes]:
-    """`unpack[>Iq s]` as in kcat's -s and in rpk: numbers and texts one after the other, separated
-    by spaces in the output. Raises Unusable for unknown letters; for data that does not fit, the
-    function's output says so."""
+    """Make the function for `unpack[>Iq s]`, as in kcat's -s and in rpk: it converts consecutive
+    numbers and texts, separated by spaces in the output. Raises Unusable for unknown letters. If
+    data does not fit, the output says so."""
     order = ">"
     letters: list[tuple[str, str]] = []
     for letter in layout.replace(" ", ""):
@@ -93,14 +93,16 @@ def _length(data: bytes | None) -> int:
 
 
 def _known(value: int | None) -> int:
-    """A value of the record's batch. Raises Unusable if records were not read as batches."""
+    """Return `value`, a value of the record's batch. Raises Unusable if it is None, since records
+    were not read as batches."""
     if value is None:
         raise Unusable("-f: %a, %x and %y are unknown when a group reads with -n.")
     return value
 
 
 def _mark(value: int | None) -> int:
-    """One of the partition's bounds. Raises Unusable if there was no fetch."""
+    """Return `value`, a bound of the partition. Raises Unusable if it is None, since there was no
+    fetch."""
     if value is None:
         raise Unusable(
             "-f: %[, %| and %] are unknown for files, and when a group reads with -n; "
@@ -134,7 +136,7 @@ _ATTRIBUTES: dict[str, Callable[[int], bytes]] = {
     "transactional-bit": lambda a: b"%d" % (a >> 4 & 1),
     "control-bit": lambda a: b"%d" % (a >> 5 & 1),
 }
-"""The part of a batch's attributes that `%a{…}` selects, as in rpk."""
+"""The parts of a batch's attributes that `%a{…}` selects, as in rpk."""
 _TEXT_TOKENS: dict[str, Callable[[Source, Record], bytes]] = {
     "t": lambda s, r: s.topic.encode(),
     "k": lambda s, r: r.key or b"",
@@ -144,7 +146,8 @@ _TEXT_TOKENS: dict[str, Callable[[Source, Record], bytes]] = {
 
 
 def _modifier(text: str, position: int) -> tuple[str | None, int]:
-    """The text between the braces at `position`, which may nest, and the position after them."""
+    """The text between the braces at `position`, which may be nested, and the position after
+    them."""
     if text[position : position + 1] != "{":
         return None, position
     depth, i, in_brackets = 0, position, False
@@ -166,7 +169,7 @@ def _modifier(text: str, position: int) -> tuple[str | None, int]:
 
 
 def compile_tokens(form: str) -> list[Piece]:
-    """The pieces of a format, each a function of the record. Raises Unusable."""
+    """Compile a format to pieces, each a function of the record. Raises Unusable."""
     text = unescape(form)
     pieces: list[Piece] = []
     literal = ""
@@ -265,7 +268,7 @@ def _formatted(timestamp: int, pattern: str) -> str:
     try:
         return datetime.fromtimestamp(timestamp / 1000).strftime(pattern)
     except (ValueError, OverflowError, OSError):
-        return str(timestamp)  # beyond the calendar
+        return str(timestamp)  # the time is beyond the calendar
 
 
 def token_writer(form: str) -> Callable[[Source, Sequence[Record]], bytes]:
@@ -309,7 +312,7 @@ _READ = {
 
 
 class LineParser(NamedTuple):
-    """How to parse a line by tokens."""
+    """Parses lines by tokens."""
 
     parse: Callable[[bytes], dict[str, bytes]]
     """The fields of a line. Raises ValueError if the line does not fit."""
@@ -319,8 +322,7 @@ class LineParser(NamedTuple):
 
 
 def compile_reader(form: str) -> LineParser:
-    """How to parse a line by the tokens of `form`; the line must contain its literal text. Raises
-    Unusable."""
+    """Compile `form` to a parser of lines, which must contain its literal text. Raises Unusable."""
     text = unescape(form).removesuffix("\n")
     pattern, i = b"", 0
     names: list[tuple[str, str | None]] = []

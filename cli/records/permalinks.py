@@ -1,5 +1,5 @@
-"""Record permalinks: `pk://[PROFILE/]TOPIC/PARTITION/OFFSET`, printed by the formats and accepted
-by `consume`."""
+"""Permalinks of records: `pk://[PROFILE/]TOPIC/PARTITION/OFFSET`, printed by the formats and
+accepted by `consume`."""
 
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -10,7 +10,8 @@ SCHEME = "pk://"
 
 
 class Link(NamedTuple):
-    """One record of one cluster; `profile` None means the cluster that the command talks to."""
+    """A record of a cluster. If `profile` is None, it is the cluster to which the command
+    connects."""
 
     profile: str | None
     topic: str
@@ -38,7 +39,8 @@ def parse_link(text: str) -> Link:
 
 
 def profile_of(settings: Settings) -> str | None:
-    """The profile whose cluster these settings connect to; None if they connect to another."""
+    """The profile to whose cluster these settings connect; None if they connect to another
+    cluster."""
     profile = settings.profile
     if profile is None or settings.bootstrap != profile.bootstrap:
         return None

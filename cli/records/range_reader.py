@@ -1,8 +1,7 @@
 """Reads ranges of partitions without a group, for `consume`, `cp` and other commands.
 
 A range is finished when the consumer's position reaches its end, not after a number of records:
-compaction and the ends of transactions leave holes in the offsets, and the end itself may be in
-one.
+compaction and transaction markers leave gaps in the offsets, and the end itself may be in a gap.
 """
 
 import heapq
@@ -25,22 +24,23 @@ from pk.net.client.subscription import FetchedBatch
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _TICK_MS = 100
-"""How often positions are checked while no records come."""
+"""How often positions are checked while no records arrive."""
 
 _LOOK_MS = 1000
-"""The same if no range has an end: then only to check that the topics still exist."""
+"""How often positions are checked if no range has an end: only to find out whether the topics still
+exist."""
 
 GONE_S = 3.0
-"""A topic unknown for this long was deleted; for a shorter time, one broker may not have heard of
-it yet."""
+"""A topic that is unknown for this long was deleted. For a shorter time, one broker may not know it
+yet."""
 
 _BUFFERED_MAX = 20_000
-"""A merge pauses fetching from a partition that has this many records waiting."""
+"""A merge pauses fetching from a partition that has this many waiting records."""
 
 
 class Span(NamedTuple):
-    """The offsets to read of a partition: from `begin` up to but not including `end`; None reads
-    forever."""
+    """The offsets to read in a partition: from `begin` up to but not including `end`; None means
+    without end."""
 
     begin: int
     end: int | None
@@ -61,7 +61,7 @@ class Part:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records. Raises KafkaError if the batch cannot be read."""
+        """The records of the batch. Raises KafkaError if it cannot be read."""
         if self._records is None:
             assert self._batch is not None
             self._records = record_list(self._batch.data, self._batch.header)
@@ -76,7 +76,7 @@ class Part:
 
     @property
     def values(self) -> list[bytes | None]:
-        """The values alone, in a third of the time that the records take. Raises KafkaError."""
+        """Only the values, in a third of the time that the records take. Raises KafkaError."""
         if self._records is None:
             assert self._batch is not None
             return values(self._batch.data, self._batch.header)
@@ -87,8 +87,7 @@ Spans = Mapping[TopicPartition, Span]
 
 
 def source_of(batch: FetchedBatch, profile: str | None = None) -> Source:
-    """The common properties of the records of `batch`; `profile` is that of the cluster it was read
-    from."""
+    """The common properties of the records of `batch`; `profile` is that of the cluster."""
     return Source(
         batch.partition.topic,
         batch.partition.partition,
@@ -119,7 +118,7 @@ def part_of(batch: FetchedBatch, end: int | None = None, profile: str | None = N
 
 
 class RangeReader:
-    """Reads `spans`. If all of them have an end, it is finished once all are read."""
+    """Reads `spans`. If all of them have an end, the reader is finished once all are read."""
 
     def __init__(
         self,
@@ -129,20 +128,20 @@ class RangeReader:
         *,
         silence_ms: int | None = None,
     ) -> None:
-        """`silence_ms` is how long to wait for a record; None waits forever."""
+        """`silence_ms` is how long to wait for a record; None means forever."""
         self.consumer = consumer
         self._profile = profile
         self.spans = spans
         self.open = {tp: s for tp, s in spans.items() if s.end is None or s.begin < s.end}
         self.bounded = bool(spans) and all(s.end is not None for s in spans.values())
         self.bytes_read = 0
-        """Bytes of the batches read so far, as stored."""
+        """The bytes of the batches read so far, as stored."""
 
         self.positions = {tp: s.begin for tp, s in self.open.items()}
         """The next offset to read in each partition, at most its end."""
 
         self.timed_out = False
-        """Whether no record came for `silence_ms`."""
+        """Whether no record arrived for `silence_ms`."""
 
         self._silence_ms = silence_ms
         self._silent_since: float | None = None
@@ -153,7 +152,7 @@ class RangeReader:
             consumer.seek(tp, span.begin)
 
     def add(self, spans: Spans) -> None:
-        """Read these partitions too."""
+        """Read these partitions, too."""
         self.spans = {**self.spans, **spans}
         self.open |= spans
         self.positions |= {tp: s.begin for tp, s in spans.items()}
@@ -163,7 +162,7 @@ class RangeReader:
 
     @property
     def total(self) -> int:
-        """The number of offsets to read in all; valid only if every span has an end."""
+        """The total number of offsets to read; valid only if every span has an end."""
         return sum(max((s.end or 0) - s.begin, 0) for s in self.spans.values())
 
     @property
@@ -175,9 +174,9 @@ class RangeReader:
         return closed + sum(self.positions[tp] - self.spans[tp].begin for tp in self.open)
 
     async def parts(self, timeout_ms: float | None = None) -> list[Part]:
-        """The next records, if any; waits for them a short time, at most `timeout_ms`.
+        """The next records, if any. Waits for them a short time, at most `timeout_ms`.
 
-        Raises KafkaError, ClientError, and CommandError if a topic is deleted while it waits.
+        Raises KafkaError, ClientError, and CommandError if a topic is deleted during the wait.
         """
         wait = _TICK_MS if any(s.end is not None for s in self.open.values()) else _LOOK_MS
         wait = min(ms for ms in (wait, timeout_ms, self._silence_ms) if ms is not None)
@@ -194,7 +193,7 @@ class RangeReader:
                     found.append(part)
         self._close_finished()
         if found:
-            self._silent_since = None  # the time that the caller takes for them is no silence
+            self._silent_since = None  # the time that the caller needs for them is not silence
             return found
         self._check_topics()
         if self._silence_ms is not None:
@@ -246,7 +245,7 @@ class RangeReader:
 
 
 def silence_limit(timeout_ms: int | None) -> int | None:
-    """How long to wait for a record, as --timeout-ms says; None forever. A negative value means
+    """How long to wait for a record, by --timeout-ms; None means forever. A negative value means
     forever, as in Apache's tool."""
     return None if timeout_ms is None or timeout_ms < 0 else timeout_ms
 
@@ -262,11 +261,12 @@ async def last_records(
     profile: str | None = None,
     silence_ms: int | None = None,
 ) -> tuple[list[Pair], bool]:
-    """The last `number` records over all of `spans`, by time; with `wanted`, only records that it
-    returns count. Whether it gave up because no record came for `silence_ms`; it has the last of
-    those that came then.
+    """The last `number` records of all `spans` together, by time. If `wanted` is given, only the
+    records that it returns count. Also returns whether reading stopped because no record arrived
+    for `silence_ms`; the records are then the last of those that had arrived.
 
-    Reads further back if holes in the offsets or the filter leave too few, and no record twice.
+    Reads further back if gaps in the offsets or the filter leave too few records, and reads no
+    record twice.
     """
     timed_out = False
     todo = {tp: s.end for tp, s in spans.items() if s.end is not None and s.begin < s.end}
@@ -294,7 +294,8 @@ async def last_records(
 
 
 def _newest(queues: Iterable[deque[Pair]], number: int) -> list[Pair]:
-    """The newest `number` records of the queues, oldest first; keeps the order within a queue."""
+    """The newest `number` records of the queues, the oldest first. Keeps the order within a
+    queue."""
     heads = [(queue[-1], queue) for queue in queues if queue]
     heap = [(*_newness(pair), i, queue) for i, (pair, queue) in enumerate(heads)]
     heapq.heapify(heap)
@@ -320,10 +321,10 @@ def _age(pair: Pair) -> tuple[int, str, int, int]:
 
 
 async def merged(reader: RangeReader) -> AsyncGenerator[list[Part], None]:
-    """The records of all partitions by time, in portions; keeps the order within a partition. Ends
-    with those that came if the reader times out.
+    """The records of all partitions by time, in portions. Keeps the order within a partition. If
+    the reader times out, ends with the records that have arrived.
 
-    Fetching from a partition pauses while more than `_BUFFERED_MAX` of its records wait.
+    Fetching from a partition pauses while more than `_BUFFERED_MAX` of its records are waiting.
     """
     waiting: dict[TopicPartition, deque[Pair]] = {tp: deque() for tp in reader.open}
     paused: set[TopicPartition] = set()
@@ -346,7 +347,7 @@ def _ready(
     waiting: Mapping[TopicPartition, deque[Pair]], still_open: set[TopicPartition]
 ) -> Iterator[Pair]:
     """The records that are next by time: the oldest one, as long as every unfinished partition has
-    one waiting."""
+    a waiting record."""
     if any(not waiting[tp] for tp in still_open):
         return
     heap = [(_age(queue[0]), tp) for tp, queue in waiting.items() if queue]

@@ -1,4 +1,4 @@
-"""How lines become records: the formats of `pk produce`."""
+"""The formats of `pk produce`: convert lines to records."""
 
 import base64
 import binascii
@@ -23,8 +23,8 @@ class NewRecord(NamedTuple):
     """A record to write. `topic`, `partition` and `timestamp` are None if the line does not give
     them.
 
-    A timestamp of -1 means that the record has none, as those of 0.9's clients; it is written as it
-    is.
+    A timestamp of -1 means that the record has none, as with clients of Kafka 0.9; it is written
+    unchanged.
     """
 
     key: bytes | None
@@ -50,20 +50,21 @@ class Reading(NamedTuple):
 
     read: LineReader
     plain: bool
-    """Whether a line is only a value."""
+    """Whether a line contains only a value."""
 
     pairs: Callable[[Sequence[bytes]], list[Pair] | None] | None = None
-    """Reads many lines at once into (key, value), if a line holds nothing else. Returns None if a
-    line does not fit; `read` then says why."""
+    """Reads many lines at once as (key, value), if a line contains nothing else. Returns None if a
+    line does not fit; `read` then reports why."""
 
     shape: str = "value"
     """The expected form of a line, for error messages."""
 
     rows: CsvRows | None = None
-    """Joins lines into the rows that `read` takes, if a row may span lines."""
+    """Joins lines into rows for `read`, if a row may span lines."""
 
     given: Mapping[str, str] = MappingProxyType({})
-    """The fields that every line gives, each with what says so: {"partition": "%p"}."""
+    """The fields that every line gives, each with the part of the format that selects it:
+    {"partition": "%p"}."""
 
 
 _CUT = itemgetter(1)
@@ -84,7 +85,7 @@ _USUAL = _FIELDS - {"key_b64", "value_b64"}
 
 
 def _bytes(value: Any) -> bytes | None:
-    """A text as UTF-8, null as null, {"b64": …} as its bytes, anything else as JSON."""
+    """A text as UTF-8, null as None, {"b64": …} as its bytes, and anything else as JSON."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -121,7 +122,8 @@ def _headers(found: Any) -> Headers:
 
 
 def _encodable(text: str, what: str) -> str:
-    """`text`, if UTF-8 can encode it: JSON may hold half a surrogate pair. Raises BadLine."""
+    """Return `text` if UTF-8 can encode it: JSON may contain half a surrogate pair. Raises
+    BadLine."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -159,7 +161,7 @@ _READ = json.JSONDecoder().raw_decode
 
 
 def read_json(line: bytes) -> NewRecord:
-    """A record from a line of `jsonl`. Raises BadLine."""
+    """Read a record from a line of `jsonl`. Raises BadLine."""
     try:
         text = line.decode()
         found, end = _READ(text)
@@ -189,7 +191,7 @@ def read_json(line: bytes) -> NewRecord:
 
 
 def _read_json_carefully(line: bytes) -> NewRecord:
-    """Like `read_json`, which is faster for the usual line."""
+    """Do the same as `read_json`, which is faster for the usual line, but find the right error."""
     try:
         found = json.loads(line)
     except ValueError as e:
@@ -202,7 +204,7 @@ def _read_json_carefully(line: bytes) -> NewRecord:
 
 
 def _record(found: Mapping[str, Any]) -> NewRecord:
-    """A record from its fields. Raises BadLine."""
+    """Make a record from its fields. Raises BadLine."""
     unknown = [name for name in found if name not in _FIELDS]
     if unknown:
         hint = did_you_mean(unknown[0], _FIELDS, f"; the fields are {', '.join(sorted(_FIELDS))}")
@@ -306,7 +308,7 @@ def _visible(separator: bytes) -> str:
 
 
 def _text(data: bytes) -> str:
-    """Arbitrary bytes as text for a message."""
+    """Show arbitrary bytes as text in a message."""
     return data.decode(errors="replace")
 
 
@@ -422,7 +424,7 @@ def _moment(text: bytes | None) -> int | None:
 
 
 def reading(form: str | None, properties: Iterable[tuple[str, str]]) -> Reading:
-    """How to read lines, by -f and the reader's properties. Raises Unusable."""
+    """How to read lines, according to -f and the reader's properties. Raises Unusable."""
     pairs = list(properties)
     if form is not None and form != "value" and pairs:
         raise Unusable("--property is for Apache's reader; it cannot be combined with -f.")

@@ -1,4 +1,5 @@
-"""Broker errors that keep a producer from writing: it retries them, and so does not report them."""
+"""Errors with which brokers refuse a producer's records. The producer retries these, and so does
+not report them."""
 
 from typing import Final
 
@@ -13,16 +14,17 @@ _LASTING: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
 class Refusals:
-    """The refusals of a producer, for its `on_refusal`: says once what an operator must mend."""
+    """Reports the refusals of a producer, for its `on_refusal`: says once what an operator must
+    fix."""
 
     def __init__(self, context: Context) -> None:
         self.last: KafkaError | None = None
         self._context = context
         self._said: set[int] = set()
-        """The error codes that were said already."""
+        """The error codes that were reported."""
 
     def note(self, tp: TopicPartition, error: KafkaError) -> None:
-        """The producer calls this before it sends a refused batch again."""
+        """The callback of the producer before it sends a refused batch again."""
         self.last = error
         if error.code in _LASTING and error.code not in self._said:
             self._said.add(error.code)

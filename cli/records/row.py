@@ -1,4 +1,4 @@
-"""A record as conditions and templates see it: fields by name, computed on demand; JSON is parsed
+"""A record for conditions and templates: fields by name, computed when needed. JSON is parsed
 once."""
 
 import base64
@@ -22,17 +22,17 @@ RECORD_FIELDS = (
     "value_b64",
     "headers",
 )
-"""The fields that the formats show, and `pk produce` reads."""
+"""The fields that the formats show, and that `pk produce` reads."""
 
 ROW_FIELDS = (*RECORD_FIELDS, "time", "link", "leader_epoch")
-"""The fields of conditions and templates: also the ISO time, the permalink and the batch's leader
-epoch."""
+"""The fields of conditions and templates, which include the ISO time, the permalink and the batch's
+leader epoch."""
 
 _SPOILT = object()
 
 
 def text_or_b64(name: str, data: bytes | None) -> tuple[str, str | None]:
-    """`name` and the text of `data`; if that is not UTF-8, `name_b64` and its base64."""
+    """`name` and the text of `data` or, if that is not UTF-8, `name_b64` and its base64."""
     if data is None:
         return name, None
     try:
@@ -48,8 +48,8 @@ def header_value(data: bytes | None) -> Any:
 
 
 class RecordRow(Mapping[str, Any]):
-    """One record's fields. Has `key` and `value` if they are null or UTF-8, otherwise `key_b64` and
-    `value_b64`."""
+    """The fields of a record. A key or value that is null or UTF-8 is in `key` or `value`,
+    otherwise in `key_b64` or `value_b64`."""
 
     __slots__ = ("_opened", "_record", "_source")
 

@@ -1,5 +1,5 @@
-"""Records whose bytes name their schema: decoded for `consume` and `log cat`, encoded for
-`produce`."""
+"""Records whose bytes name their schema: decodes them for `consume` and `log cat`, and encodes them
+for `produce`."""
 
 import json
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Undecodable(ValueError):
-    """A record's bytes are not what its schema says, or name none."""
+    """The bytes of a record do not match their schema, or name none."""
 
 
 class _Side(NamedTuple):
@@ -30,12 +30,12 @@ class _Side(NamedTuple):
 
 
 class RecordDecoder:
-    """Turns keys and values into JSON text."""
+    """Decodes keys and values to JSON text."""
 
     def __init__(
         self, context: Context, key: str | None, value: str | None, at: str | None
     ) -> None:
-        """`key` and `value` are languages, or auto; None leaves that part as it is. Raises
+        """`key` and `value` are languages, or auto; None leaves that part unchanged. Raises
         Unusable, CommandError."""
         schemas = _schemas(context, at)
         from pk.core.schemas.serialization import Deserializer
@@ -46,8 +46,8 @@ class RecordDecoder:
         self._value = None if value is None else _Side(value, VALUE_SCHEMA_ID, deserializer)
 
     def decoded(self, record: Record) -> Record:
-        """The record with JSON for bytes. Raises Undecodable; CommandError if the registry does not
-        answer."""
+        """The record with JSON instead of bytes. Raises Undecodable, and CommandError if the
+        registry does not answer."""
         if self._key is not None and record.key is not None:
             record = record._replace(key=_decode(self._key, record.key, record))
         if self._value is not None and record.value is not None:

@@ -1,4 +1,4 @@
-"""Writing records in transactions, for `pk produce --transactional-id` and `pk cp
+"""Writes records in transactions, for `pk produce --transactional-id` and `pk cp
 --exactly-once`."""
 
 from contextlib import AsyncExitStack
@@ -11,20 +11,20 @@ from pk.net.client.producer import Producer
 
 
 class Transactions:
-    """One transaction at a time: it begins with its first record and is committed when it is full
-    or the block ends.
+    """Writes one transaction at a time: it begins with its first record and is committed when it is
+    full or the block ends.
 
-    A block that raises aborts the open transaction. `records_max` is how many records one holds;
-    None is no limit.
+    A block that raises aborts the open transaction. `records_max` is the most records in a
+    transaction; None means no limit.
     """
 
     def __init__(self, producer: Producer, records_max: int | None = None) -> None:
         self.committed = 0
-        """The number of transactions committed."""
+        """The number of committed transactions."""
 
         self.committed_records = 0
         self.open_records = 0
-        """The records of the open transaction."""
+        """The number of records in the open transaction."""
 
         self._producer = producer
         self._records_max = records_max
@@ -52,7 +52,7 @@ class Transactions:
         return self._open is not None
 
     def room(self, wanted: int) -> int:
-        """How many of `wanted` records the transaction has room for: one at least."""
+        """How many of `wanted` records fit into the transaction; at least one."""
         if self._records_max is None:
             return wanted
         return min(wanted, self._records_max - self.open_records)
@@ -65,19 +65,19 @@ class Transactions:
             self._open = stack
 
     async def took(self, records: int) -> None:
-        """Count records that were sent; commit if the transaction is full. Raises KafkaError,
+        """Count records that were sent, and commit if the transaction is full. Raises KafkaError,
         ClientError."""
         self.open_records += records
         if self.open_records == self._records_max:
             await self.commit()
 
     async def commit(self) -> None:
-        """Commit the open transaction. Raises KafkaError, ClientError; then the transaction is
-        aborted."""
+        """Commit the open transaction. Raises KafkaError, ClientError; in that case, the
+        transaction is aborted."""
         assert self._open is not None
         await self._producer.flush()
         stack, self._open = self._open, None
-        # An interrupt in the middle would leave open whether the transaction was committed.
+        # An interrupt in the middle would leave unknown whether the transaction was committed.
         with trio.CancelScope(shield=True):
             await stack.aclose()
         self.committed += 1

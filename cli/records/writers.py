@@ -1,8 +1,8 @@
 """The output formats of `pk consume`, except %-tokens (`pk.cli.records.percent_format`).
 
-A `Writer` takes the records of one batch at a time, so what they have in common (topic, partition,
-timestamp type) is formatted once. The loops here run for every record and so do as little as
-possible.
+A `Writer` gets the records of one batch at a time, so their common properties (topic, partition,
+timestamp type) are formatted once. The loops in this module run for every record and so do as
+little as possible.
 """
 
 import base64
@@ -34,8 +34,7 @@ Values = Callable[[Sequence[bytes | None]], bytes]
 
 
 class Writer(Protocol):
-    """Turns records into output. `begin` and `end` frame the whole, even if there are no
-    records."""
+    """Formats records. `begin` and `end` enclose the output, even if there are no records."""
 
     def begin(self) -> bytes: ...
 
@@ -45,7 +44,8 @@ class Writer(Protocol):
 
 
 class Simple:
-    """A writer without an end frame. `values`, if given, writes records from their values alone."""
+    """A writer whose output needs no end. `values`, if given, writes records from their values
+    alone."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Simple:
 
 
 def value_lines(end: bytes, null: bytes) -> Simple:
-    """Write values alone, each followed by `end`; write `null` for a null value."""
+    """Write only values, each followed by `end`; write `null` for a null value."""
 
     def lines(values: Sequence[bytes | None]) -> bytes:
         if not values:
             return b""
         try:
             return end.join(values) + end  # pyright: ignore[reportArgumentType, reportCallIssue] - looks for no null
-        except TypeError:  # a null among them
+        except TypeError:  # one of them is null
             return end.join([null if v is None else v for v in values]) + end
 
     return Simple(lambda _, records: lines([r.value for r in records]), values=lines)
@@ -98,7 +98,7 @@ def _no_json(text: str) -> Any:
 
 
 _PARSE = json.JSONDecoder(parse_constant=_no_json).decode
-"""Reads JSON without NaN and Infinity, which Python would take for numbers."""
+"""Parses JSON without NaN and Infinity, which Python would accept as numbers."""
 
 
 def _is_document(data: bytes | None) -> TypeGuard[bytes]:
@@ -113,11 +113,11 @@ def _is_document(data: bytes | None) -> TypeGuard[bytes]:
 
 
 def _parsed_field(name: str, data: bytes | None) -> str:
-    """A field of jsonl whose JSON document stands in it as it was written, on one line; anything
-    else as `_json_field`."""
+    """A field of jsonl. A JSON document is included as it was written, on one line; anything else
+    is formatted by `_json_field`."""
     if not _is_document(data):
         return _json_field(name, data)
-    # Line ends stand only between the parts of a document: within a text they are escaped.
+    # Line ends occur only between the parts of a document: within a text they are escaped.
     return f'"{name}": {data.decode().strip().translate(_ONE_LINE)}'
 
 
@@ -126,7 +126,7 @@ Field = Callable[[str, bytes | None], str]
 
 
 def _json_lines(source: Source, records: Sequence[Record], field: Field = _json_field) -> list[str]:
-    """The jsonl objects, one a record. Built by hand, because json.dumps takes three times as
+    """The jsonl objects, one per record. Built without json.dumps, which takes three times as
     long."""
     head = (
         f'{{"topic": {encode_basestring(source.topic)}, "partition": {source.partition}, "offset": '
@@ -152,7 +152,7 @@ def _jsonl(source: Source, records: Sequence[Record], field: Field = _json_field
 
 
 class _JsonArray:
-    """One JSON array of all records, written as they come."""
+    """A JSON array of all records, written as they arrive."""
 
     def __init__(self, field: Field = _json_field) -> None:
         self._first = True
@@ -215,8 +215,8 @@ def _names(source: Source, records: Sequence[Record]) -> bytes:
 
 
 class _Table:
-    """A table whose columns start as wide as the first batch needs, and grow. The value comes last
-    and is cut only on a terminal."""
+    """A table whose columns are at first as wide as the first batch needs, and become wider. The
+    value is in the last column, and is cut only on a terminal."""
 
     def __init__(self, *, wide: bool, terminal: bool, width: int) -> None:
         self._wide = wide
@@ -244,9 +244,9 @@ class _Table:
         return (line + "\n").encode(errors="replace")
 
     def _lines(self, cells: list[str]) -> list[str]:
-        """The lines of a wide row: if the terminal would break a cell, it continues on the next
-        line, indented. Widths are those of the columns, so headings break at the same places as
-        their cells."""
+        """The lines of a wide row: a cell that the terminal would break continues on the next line,
+        indented. Widths are those of the columns, so headings break at the same places as their
+        cells."""
         lines, room = [cells[0]], self._room
         for cell in cells[1:]:
             if width_of(lines[-1]) + 2 + width_of(cell) <= room:
@@ -339,8 +339,8 @@ def _parsed_yaml(source: Source, records: Sequence[Record]) -> bytes:
 
 
 def parsing_writer(form: str | None) -> Writer:
-    """The writer for a format that shows keys and values that are JSON documents as such. Raises
-    Unusable."""
+    """The writer for a format in which keys and values that are JSON documents appear as such.
+    Raises Unusable."""
     if form == "json":
         return _JsonArray(_parsed_field)
     if form == "jsonl":
@@ -404,7 +404,7 @@ _INTEGERS = {"Long": 8, "Integer": 4, "Short": 2}
 
 
 def deserializer(name: str) -> Callable[[bytes], bytes]:
-    """A function that turns bytes into text as one of Apache's deserializer classes does. Raises
+    """A function that converts bytes to text like one of Apache's deserializer classes. Raises
     Unusable."""
     short = name.rpartition(".")[2].removesuffix("Deserializer")
     if short in ("", "String", "ByteArray", "Bytes", "ByteBuffer"):

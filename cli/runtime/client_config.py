@@ -1,8 +1,8 @@
-"""Selects the config keys for one kind of client from what the user gave for all of them.
+"""Selects the config keys for one kind of client from those that the user gave for all kinds.
 
 A profile or a file may mix keys of producers, consumers and admin clients, as Kafka's own tools
-allow: each client takes its own. A key given with -X is for the client that the command is about,
-and is refused if that client does not know it.
+allow: each client takes its own. A key given with -X is for the client that is the subject of the
+command, and is refused if that client does not know it.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,8 @@ def client_config(
     about: type[ClientConfig] | None = None,
     transactional: bool = False,
 ) -> dict[str, object]:
-    """The config of a client of `kind` in a command that is `about` another (None: about this one).
+    """The config of a client of `kind` in a command whose subject is the client `about` (None: this
+    one).
 
     Raises ConfigError for a `transactional.id`, unless the command writes in transactions
     (`transactional`).
@@ -38,8 +39,7 @@ def client_config(
     of_others = {name for other in _ALL for name in keys(other)} - set(own)
     config: dict[str, object] = dict(defaults)
     config.update({k: v for k, v in settings.properties.items() if k not in of_others})
-    # A key that no client knows is refused by the client that -X is for, which suggests the nearest
-    # name.
+    # The client that -X is for refuses a key that no client knows, and suggests the nearest name.
     theirs = about is not None and about is not kind
     config.update({k: v for k, v in settings.given.items() if k in own or not theirs})
     if config.get("transactional.id") and not transactional:

@@ -44,34 +44,35 @@ PAUSED: Final = "paused"
 STOPPING: Final = "stopping"
 STOPPED: Final = "stopped"
 DEAD: Final = "dead"
-"""It ended without a request to."""
+"""The node ended without a request to do so."""
 RESTARTING: Final = "restarting"
-"""It ended without a request to, and is started again after a pause."""
+"""The node ended without a request to do so, and will be started again after a pause."""
 
 
 class NodeState(Struct):
-    """One node of a cluster."""
+    """A node of a cluster."""
 
     node: int
     role: str
     """broker, controller, both with a comma, or etcd."""
     directory: str
     address: str | None = None
-    """Its address for clients (a controller's and etcd's are for brokers), once it was ready."""
+    """The node's address for clients (those of controllers and etcd are for brokers), once it was
+    ready."""
     pid: int | None = None
     state: str = STARTING
     starts: int = 0
     peer: str | None = None
-    """The address of a member of etcd for the others."""
+    """The address of a member of etcd for the other members."""
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The node's name in messages."""
         return "controller" if self.role == "controller" else f"{self._kind} {self.node}"
 
     @property
     def is_broker(self) -> bool:
-        """Whether clients reach it."""
+        """Whether clients connect to the node."""
         return self._kind == "broker"
 
     @property
@@ -113,7 +114,8 @@ def write_state(state: ClusterState) -> None:
 
 
 def read_state(directory: str) -> ClusterState | None:
-    """The cluster of a directory, running or not; None if there is none. Raises CommandError."""
+    """Read the state of the cluster in a directory, whether it runs or not; None if there is none.
+    Raises CommandError."""
     path = os.path.join(directory, STATE)
     try:
         with open(path, encoding="utf-8") as file:
@@ -129,7 +131,7 @@ def read_state(directory: str) -> ClusterState | None:
 
 
 def hold(directory: str) -> int:
-    """Locks a cluster's directory; returns the lock's descriptor. Raises CommandError."""
+    """Lock a cluster's directory. Returns the descriptor of the lock. Raises CommandError."""
     fd = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,8 +163,8 @@ def is_held(directory: str) -> bool:
 
 
 def enlist(directory: str) -> str | None:
-    """Record this process's cluster, so that commands find it. Returns the path to delete at the
-    end; None if not writable."""
+    """Record the cluster of this process, so that commands find it. Returns the path to delete at
+    the end; None if it cannot be written."""
     try:
         folder = os.path.join(make_user_dir("state"), "clusters")
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -196,7 +198,8 @@ def running() -> list[str]:
 
 
 def nodes_running() -> list[tuple[str, str]]:
-    """The nodes of those clusters: each id, with role and state. Skips what cannot be read."""
+    """The nodes of those clusters: the id, role and state of each. Files that cannot be read are
+    skipped."""
     found: list[tuple[str, str]] = []
     for directory in running():
         with contextlib.suppress(CommandError):
@@ -207,7 +210,7 @@ def nodes_running() -> list[tuple[str, str]]:
 
 
 def at(addresses: Iterable[str]) -> ClusterState | None:
-    """The running cluster of this machine that has a node at one of these addresses."""
+    """The running cluster of this machine with a node at one of these addresses."""
     wanted = set(addresses)
     for directory in running():
         with contextlib.suppress(CommandError):
@@ -218,7 +221,7 @@ def at(addresses: Iterable[str]) -> ClusterState | None:
 
 
 def another_address() -> str | None:
-    """The address of a running broker of a cluster of this machine; None without any."""
+    """The address of a running broker of a cluster on this machine; None if there is none."""
     for directory in running():
         with contextlib.suppress(CommandError):
             state = read_state(directory)
@@ -233,12 +236,12 @@ _WHY_SILENT: Final = {
     DEAD: ("has died", "start"),
     PAUSED: ("is paused", "resume"),
 }
-"""State → why the node does not answer, and the verb of `pk node` that changes it."""
+"""State → why the node does not answer, and the verb of `pk node` that changes this."""
 
 
 def silent_controller(addresses: Iterable[str]) -> tuple[str, str] | None:
     """Why the cluster with these addresses has no controller that could answer, and the command
-    that brings it back; None if one runs, or it is not a cluster of this machine."""
+    that starts it; None if one runs, or it is not a cluster on this machine."""
     state = at(addresses)
     if state is None:
         return None
@@ -255,15 +258,15 @@ def silent_controller(addresses: Iterable[str]) -> tuple[str, str] | None:
 
 
 def waking(state: ClusterState, node: NodeState) -> str:
-    """The command that has a stopped or paused node answer again."""
+    """The command that starts or resumes a stopped or paused node."""
     _, verb = _WHY_SILENT.get(node.state, ("", "start"))
     several = f" --data {shlex.quote(state.directory)}" if len(running()) > 1 else ""
     return f"pk node {verb} {node.node}{several}"
 
 
 def wakings(addresses: Iterable[str]) -> dict[int, str]:
-    """The stopped and paused nodes of the cluster with these addresses, each with the command that
-    has it answer again; none if it is not a cluster of this machine."""
+    """Stopped or paused node of the cluster with these addresses → the command that starts or
+    resumes it; empty if it is not a cluster on this machine."""
     state = at(addresses)
     nodes = state.nodes if state is not None else ()
     return {node.node: waking(state, node) for node in nodes if state and node.state in _WHY_SILENT}
@@ -271,7 +274,7 @@ def wakings(addresses: Iterable[str]) -> dict[int, str]:
 
 def silent_nodes(addresses: Iterable[str]) -> str | None:
     """The nodes of the cluster with these addresses that do not run, and how to restart them; None
-    if all run, or it is not a cluster of this machine."""
+    if all run, or it is not a cluster on this machine."""
     state = at(addresses)
     dead = [node for node in state.nodes if node.state in _WHY_SILENT] if state else []
     if state is None or not dead:
@@ -307,8 +310,8 @@ def find(data: str | None) -> ClusterState:
 
 
 def make_pipe(directory: str) -> int:
-    """The pipe for commands, for reading. It is open for writing too, so that reading never ends.
-    Raises OSError."""
+    """Make the pipe for commands, for reading. It is open for writing too, so that reading never
+    ends. Raises OSError."""
     path = os.path.join(directory, PIPE)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -317,15 +320,15 @@ def make_pipe(directory: str) -> int:
 
 
 def command(state: ClusterState, do: str, node: int, timeout_s: float) -> NodeState:
-    """Send `pk up` a command for a node and wait until it is done; return the node's new state.
-    Raises CommandError."""
+    """Send `pk up` a command for a node, and wait until it is done. Returns the new state of the
+    node. Raises CommandError."""
     state.node(node)
     number = secrets.token_hex(8)
     line = json.dumps({"id": number, "do": do, "node": node}).encode() + b"\n"
     try:
         fd = os.open(os.path.join(state.directory, PIPE), os.O_WRONLY | os.O_NONBLOCK)
         try:
-            os.write(fd, line)  # less than PIPE_BUF, so the write is atomic
+            os.write(fd, line)  # shorter than PIPE_BUF, so the write is atomic
         finally:
             os.close(fd)
     except OSError as e:

@@ -1,4 +1,4 @@
-"""The one place where trio runs."""
+"""The only module that runs trio."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -26,7 +26,8 @@ async def _main(handler: Handler, context: Context) -> int:
 
 
 def run_loop(main: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Run `main` to its end, in the calling thread: the shell has a loop of its own."""
+    """Run `main` to its end, in the calling thread, since the shell's loop has a thread of its
+    own."""
     return trio.run(main, *args, restrict_keyboard_interrupt_to_checkpoints=True)
 
 

@@ -1,7 +1,7 @@
 """The context of a running command: its options, its cluster, and its output.
 
-Data goes to `show`, `show_document` and `write` (standard output); everything else to `say`
-(standard error).
+`show`, `show_document` and `write` write data to standard output; `say` writes everything else to
+standard error.
 """
 
 import errno
@@ -62,36 +62,38 @@ class Context:
 
         self.failures: list[BaseException] = []
         self.spoke = False
-        """Whether anything was written, said or asked yet."""
+        """Whether anything was written, said or asked."""
 
         self._status = Status(streams)
         self._settings: Settings | None = None
 
     @property
     def settings(self) -> Settings:
-        """The cluster to talk to. Raises CommandError if the profile or the file is invalid."""
+        """The settings of the cluster. Raises CommandError if the profile or the file is
+        invalid."""
         if self._settings is None:
             self._settings = settings_of(self.connection)
         return self._settings
 
     @property
     def chosen(self) -> Settings | None:
-        """The cluster to talk to, if it is chosen already, as in the shell."""
+        """The settings of the cluster if it is already chosen, as in the shell."""
         return self._settings
 
     def use(self, settings: Settings) -> None:
-        """Talk to the shell's own cluster, regardless of the environment."""
+        """Use these settings, such as those of the shell's cluster, regardless of the
+        environment."""
         self._settings = settings
 
     def for_cluster(self, settings: Settings) -> "Context":
-        """A context of the same command line that talks to another cluster."""
+        """A context of the same command line for another cluster."""
         other = Context(self._values, self.path, self.streams, self.session)
         other.use(settings)
         return other
 
     @property
     def connection(self) -> "Reach":
-        """The cluster to talk to, as given on the command line."""
+        """The options that choose the cluster, as given on the command line."""
         from pk.cli.options.option_sets import Connection
 
         return self._set(Connection)
@@ -113,8 +115,8 @@ class Context:
 
     @property
     def insists(self) -> bool:
-        """Whether the cluster's profile wants each change confirmed by a person: -y does not answer
-        for one."""
+        """Whether the cluster's profile requires a person to confirm each change, so that -y does
+        not replace an answer."""
         return self.session is not None and self.settings.guard == "insist"
 
     @property
@@ -131,7 +133,7 @@ class Context:
         return gathered(kind, self._values)
 
     def given(self, name: str) -> bool:
-        """Whether an option was on the command line, even with its default value."""
+        """Whether an option was given on the command line, even with its default value."""
         return name in self._values.given
 
     def takes(self, name: str) -> bool:
@@ -160,15 +162,16 @@ class Context:
         )
 
     def write(self, data: bytes) -> None:
-        """Write data to standard output, unchanged except for what a terminal would act on."""
+        """Write data to standard output, unchanged except for characters that a terminal would
+        interpret."""
         self.clear_status()
         self.spoke = True
         self.streams.out.write(escaped_bytes(data) if self.streams.out_terminal else data)
         self.streams.out.flush()
 
     def write_page(self, text: str) -> None:
-        """Write a text for people to standard output; on a terminal that is lower, through the
-        pager. The shell pages all output itself."""
+        """Write a text for people to standard output; if the terminal is not tall enough, through
+        the pager. The shell pages all output itself."""
         from pk.cli.terminal.pager import paged
 
         if self.streams.out is not sys.stdout.buffer or not paged(text):
@@ -177,14 +180,15 @@ class Context:
     def show(self, listing: Listing) -> None:
         options = self.output
         if not listing.rows and self.failures and options.format in ("table", "wide"):
-            return  # it failed, and said so; columns alone say nothing
+            return  # the failure was reported; headings alone say nothing
         self.write(render(listing, options))
         if options.where is not None:
             self._explain_empty(listing, options)
 
     def _explain_empty(self, listing: Listing, options: OutputOptions) -> None:
-        """Print a likely mistake in a condition that no row meets. Programs see this only if it
-        looks like a slip, since `state = failed` may be meant to find nothing."""
+        """Print a likely mistake in a condition that no row meets. If standard error is not a
+        terminal, print it only if it looks like a slip, since `state = failed` may be meant to find
+        nothing."""
         from pk.cli.output.where import why_nothing
 
         if listing.rows and not narrow(listing, options).rows:
@@ -197,12 +201,13 @@ class Context:
                 self.say(said)
 
     def show_nothing(self, columns: Sequence[Column]) -> None:
-        """Show an empty list to programs; people read a sentence instead."""
+        """Show an empty list in formats for programs; people read a sentence instead."""
         if self.output.format not in ("table", "wide"):
             self.show(Listing(columns, ()))
 
     def say_empty(self, text: str) -> None:
-        """Say to a person that a list is empty: a heading alone looks like an answer cut short."""
+        """Tell a user at a terminal that a list is empty, since headings alone look like an
+        incomplete answer."""
         if self.streams.err_terminal and self.output.format in ("table", "wide"):
             self.say(text)
 
@@ -213,8 +218,8 @@ class Context:
             self._explain_empty(document.rows, options)
 
     def say(self, text: str = "") -> None:
-        """Write a line to standard error; on a terminal, wrap it between words. If the terminal is
-        gone, the command continues without it."""
+        """Write a line to standard error; on a terminal, wrap it between words. If the terminal has
+        gone, the command continues without the line."""
         self.spoke = True
         try:
             self.clear_status()
@@ -225,13 +230,13 @@ class Context:
                 raise
 
     def show_status(self, text: str) -> None:
-        """Show what the command is doing, if standard error is a terminal; the next output replaces
+        """Show what the command is doing, if standard error is a terminal. The next output replaces
         it."""
         if self.streams.err_redraws:
             self._status.show(text)
 
     def draw_status(self, what: "RenderableType") -> None:
-        """Same with what rich can render, such as a table."""
+        """Show what rich can render, such as a table, as the status."""
         if self.streams.err_redraws:
             self._status.draw(what)
 
@@ -240,26 +245,26 @@ class Context:
         self._status.clear()
 
     def lend_terminal(self) -> None:
-        """Leave the terminal to another program, such as an editor: shows no status over it."""
+        """Leave the terminal to another program, such as an editor: no status is shown over it."""
         self.clear_status()
         self.spoke = True
 
     def fail(self, error: BaseException) -> None:
-        """Record that an item failed; the command continues, and its exit code says so."""
+        """Record that an item failed. The command continues, and its exit code says so."""
         self.failures.append(error)
         self.say_where(error)
 
     def say_where(self, error: BaseException) -> None:
-        """With --debug, writes the traceback of an error to standard error, escaped: a broker may
-        have worded it."""
+        """With --debug, write the traceback of an error to standard error, escaped, since a broker
+        may have worded it."""
         if self._values.get("debug"):
             import traceback
 
             self.say("".join(traceback.format_exception(error)).rstrip("\n"))
 
     def failed(self, error: BaseException, what: str) -> None:
-        """Record that `what` failed and say so on standard error; for a silent broker, only
-        once."""
+        """Record that `what` failed, and report it on standard error; for a broker that does not
+        answer, only once."""
         from pk.cli.runtime.failures import named_sentence, sentence
         from pk.net.client.errors import ControllerSilent, Straggler, Unanswered
 
@@ -287,13 +292,13 @@ class Context:
             found = await self.session.admin(self.settings)
         else:
             found = await self.session.admin(self.settings, self.about)
-        # A plan without what one broker knows would be a different plan; a topic read in part is
-        # not read.
+        # A plan without the data of one broker would be a different plan, and a topic must not be
+        # read in part.
         whole = self.changes or self.about is not None
         return self.session.thorough(found) if whole else found
 
     def allow(self) -> None:
-        """Return if the profile allows changes: for commands that act without asking. Raises
+        """Return if the profile allows changes, for commands that act without asking. Raises
         Refused."""
         if self.settings.guard == "readonly":
             raise Refused(
@@ -303,8 +308,8 @@ class Context:
             )
 
     async def agree(self, question: str, *, name: str | None = None) -> None:
-        """Return if the change may be made. `name` is what a profile with the guard `type-name` or
-        `insist` wants typed.
+        """Return if the change may be made. `name` is the text that the user must type if the
+        profile has the guard `type-name` or `insist`.
 
         Raises Refused if the answer is no, if there is no terminal to ask on, or if the profile is
         read-only.
@@ -342,7 +347,7 @@ class Context:
             raise Refused("Nothing was changed.")
 
     async def _answer(self, prompt: str) -> str:
-        """The answer to a question before a change. Ctrl-C says that nothing was changed."""
+        """The answer to a question before a change. After Ctrl-C, says that nothing was changed."""
         import trio
 
         try:
@@ -352,19 +357,20 @@ class Context:
             raise
 
     def painted(self, text: str) -> str:
-        """`text` for standard error, with the cluster's name in its profile's color."""
+        """Color the cluster's name in `text`, for standard error, as its profile says."""
         profile = self._settings.profile if self._settings else None
         if profile is None or profile.colour is None or not self.streams.err_colour:
             return text
         import re
 
-        # The name may have been wrapped, too.
+        # the name may be wrapped, too
         name = re.escape(self.settings.cluster_name).replace(r"\ ", r"\s")
         style = f"bold {profile.colour}"
         return re.sub(name, lambda found: styled(found[0], style), text)
 
     async def ask(self, prompt: str) -> str:
-        """A line from the terminal, read without blocking the loop. Empty at the end of input."""
+        """Ask, and read a line from the terminal without blocking the loop. Returns "" at the end
+        of the input."""
         from pk.cli.terminal.signals import TypedBeforeInterrupt
 
         self.clear_status()

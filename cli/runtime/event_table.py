@@ -1,4 +1,4 @@
-"""A table that grows: rows are written as events happen, below a heading that is written once."""
+"""A table that grows: rows are written as events occur, below a heading that is written once."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -11,18 +11,18 @@ from pk.cli.terminal.text import cut, escaped
 
 
 class Cell(NamedTuple):
-    """A cell of a line: its title, its width (0: unlimited, for the last one) and its text."""
+    """A cell of a line: its title, its width (0: unlimited, for the last cell) and its text."""
 
     head: str
     width: int
     show: Callable[[Row], str]
     right: bool = False
     cut: bool = True
-    """Whether a text that is wider is cut; else it shifts the cells after it."""
+    """Whether a wider text is cut. If it is not, it moves the cells after it."""
 
 
 class EventTable:
-    """Writes rows in the requested format: as lines of `cells`, or, in other formats, with
+    """Writes rows in the requested format: as lines of `cells` or, in other formats, with
     `columns`."""
 
     def __init__(
@@ -33,7 +33,7 @@ class EventTable:
         style: Callable[[Row], str | None],
     ) -> None:
         options = context.output
-        # An unfinished list is not JSON: each row is a document of its own.
+        # An unfinished list is not JSON, so each row is a document of its own.
         self._options = options._replace(format="jsonl") if options.format == "json" else options
         self._context = context
         self._columns = columns
@@ -45,8 +45,8 @@ class EventTable:
             head = self._line([cell.head for cell in self._cells])
             context.write(f"{head}\n".encode())
             return
-        # Refuses wrong options at once. A format without a head makes it an empty list, which must
-        # not be written before others.
+        # Refuses wrong options immediately. A format without a heading makes an empty list of it,
+        # which must not be written before others.
         empty = render(Listing(columns, []), self._options._replace(terminal=False))
         if self._headed:
             context.write(empty)

@@ -1,4 +1,4 @@
-"""The sentence for an error, with the next step, and the exit code. Imported only when something
+"""The sentence for an error, with the next step, and the exit code. Imported only when a command
 failed."""
 
 import re
@@ -82,7 +82,7 @@ _SAYS_ALL = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.BROKER_NOT_AVAILABLE}
 
 
 def leaf(error: BaseException) -> BaseException:
-    """The error to report: from an exception group, the most telling one."""
+    """The error to report: the most informative one of an exception group."""
     while isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         inner = [leaf(e) for e in group.exceptions]
@@ -94,7 +94,7 @@ def leaf(error: BaseException) -> BaseException:
 
 
 def error_name(error: BaseException) -> str:
-    """The value of the column `error`: the error code's name, or the kind of failure."""
+    """The value of the column `error`: the name of the error code, or the kind of failure."""
     return error.name if isinstance(error, KafkaError) else type(error).__name__
 
 
@@ -121,7 +121,7 @@ def exit_code(error: BaseException) -> Exit:
 
 
 def exit_of_rows(errors: Iterable[BaseException]) -> Exit:
-    """The exit code if single items failed: their common code, else 1."""
+    """The exit code if single items failed: their common code, or else 1."""
     codes = {exit_code(error) for error in errors}
     if not codes:
         return Exit.OK
@@ -129,7 +129,7 @@ def exit_of_rows(errors: Iterable[BaseException]) -> Exit:
 
 
 def phrase(error: BaseException) -> str:
-    """The error without the next step, for a table cell."""
+    """The error without the next step, for a cell of a table."""
     if isinstance(error, KafkaError):
         return (
             f"{error.name}: {error.message}"
@@ -190,7 +190,7 @@ def sentence(error: BaseException) -> str:
 
 
 def named_sentence(name: str, error: BaseException) -> str:
-    """The sentence, after the name of what failed unless it says that itself."""
+    """The sentence after the name of the failed item, unless the sentence already names it."""
     said = sentence(error)
     return said if repr(name) in said else f"{name}: {said}"
 
@@ -255,7 +255,7 @@ def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
 
 async def explain(error: BaseException) -> BaseException:
     """The error to raise instead, if a probe finds out what listens at an address that is not a
-    broker."""
+    broker's."""
     found = leaf(error)
     if isinstance(found, Unanswered):
         return await _explain_silence(found) or error
@@ -272,7 +272,8 @@ async def explain(error: BaseException) -> BaseException:
 
 
 async def _explain_silence(error: Unanswered) -> NoBrokers | None:
-    """The error if those that did not answer are not brokers; None if one of them may be."""
+    """The error if none of the nodes that did not answer is a broker; None if one of them may
+    be."""
     from pk.net.client.probe import who_is_silent
 
     failures: list[ConnectFailed] = []
@@ -287,7 +288,7 @@ async def _explain_silence(error: Unanswered) -> NoBrokers | None:
 
 
 def _without_request(said: str | None) -> str | None:
-    """A broker's message without the request, which Apache Kafka's broker prints when it denies
+    """A broker's message without the request, which Apache Kafka's brokers print when they deny
     one."""
     if said and said.startswith("Request Request("):
         _, needs, right = said.rpartition(") needs ")
@@ -299,7 +300,7 @@ def _kafka(error: KafkaError) -> str:
     if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and (
         (error.message or "").startswith("InitProducerId")
     ):
-        # Brokers ask for WRITE on any topic, or IDEMPOTENT_WRITE on the cluster, and name neither.
+        # Brokers require WRITE on any topic, or IDEMPOTENT_WRITE on the cluster, and name neither.
         return (
             "The broker refused a producer id (CLUSTER_AUTHORIZATION_FAILED): the user needs WRITE "
             "on the topic (`pk acls add --allow USER --producer --topic TOPIC`); brokers before "

@@ -1,7 +1,7 @@
-"""Enforces what a profile forbids, for every command: talking to a cluster other than its own, and,
-if it is read-only, every request that is not known to change nothing. Commands check and explain
-this themselves before they change anything; this catches one that forgot.
-"""
+"""Enforces the restrictions of a profile, for every command: it must not use a cluster other than
+the profile's and, if the profile is read-only, must not send a request unless the request is known
+to change nothing. Commands check and explain this themselves before they change anything; this
+module stops a command that fails to."""
 
 import re
 from collections.abc import AsyncGenerator, Callable
@@ -19,12 +19,12 @@ _LOGIN: Final = re.compile(r'\busername="([^"\\]+)"')
 
 
 def forbid_changes(context: Context) -> Callable[[Any], None]:
-    """A check of each request before it is sent: refuses one that may change something, and lets
-    none create a topic."""
+    """Make a check of each request before it is sent: it refuses requests that may change
+    something, and lets none create a topic."""
 
     def check(request: Any) -> None:
         if request.API_KEY == METADATA:
-            # Asking for a missing topic would create it, if brokers auto-create topics.
+            # A request for a missing topic would create it, if brokers auto-create topics.
             request.allow_auto_topic_creation = False
         if not request.changes_nothing():
             context.allow()
@@ -33,7 +33,7 @@ def forbid_changes(context: Context) -> Callable[[Any], None]:
 
 
 def guarded(handler: Handler) -> Handler:
-    """`handler`, restricted by the profile."""
+    """Wrap `handler`, to apply the restrictions of the profile."""
 
     async def run(context: Context) -> int | None:
         async with applying_profile(context):
@@ -43,7 +43,7 @@ def guarded(handler: Handler) -> Handler:
 
 
 def explained(handler: Handler) -> Handler:
-    """`handler`; if it finds no broker, reports what listens instead."""
+    """Wrap `handler`: if no broker is found, the error says what listens at the address instead."""
 
     async def run(context: Context) -> int | None:
         try:
@@ -60,7 +60,7 @@ def explained(handler: Handler) -> Handler:
 
 
 def _principal(settings: Settings) -> str | None:
-    """The principal that brokers give the user by default, if that can be known here."""
+    """The principal that brokers give the user by default; None if it cannot be known here."""
     keys = {**settings.properties, **settings.given}
     protocol = keys.get("security.protocol", "PLAINTEXT").upper()
     if protocol == "PLAINTEXT":
@@ -72,7 +72,7 @@ def _principal(settings: Settings) -> str | None:
 
 
 def _say_recalled(context: Context) -> None:
-    """Say, once, if another broker than those given answered."""
+    """Say, once, if another broker than the given ones answered."""
     assert context.session is not None
     admin = context.session.opened(context.settings)
     node = admin.cluster.recalled if admin is not None else None
@@ -90,8 +90,8 @@ def _say_recalled(context: Context) -> None:
 
 @asynccontextmanager
 async def applying_profile(context: Context) -> AsyncGenerator[None]:
-    """Have the block, including tasks that it starts, talk to the cluster that `context` has
-    chosen, as its profile allows. Raises Refused."""
+    """Apply the profile of `context` to the block, including tasks that it starts, and try brokers
+    of earlier runs. Raises Refused."""
     from pk.cli.runtime.session import remember_brokers
 
     remember_brokers(context.settings)

@@ -1,10 +1,10 @@
-"""The brokers of clusters that commands have talked to: if the address that was given does not
-answer, another of the cluster's brokers does.
+"""The brokers of clusters that earlier commands used: if the given address does not answer, another
+broker of the cluster may.
 
-They come from the last metadata, kept in a small file of the user's state directory for each
-cluster's addresses, and from the files of the clusters that `pk up` runs on this machine. Only an
-address that the cluster itself advertises is remembered: a tunnel or proxy may lead to another
-cluster tomorrow. The files hold addresses and the cluster's id, no secrets.
+They come from the last metadata, which is kept in a small file for each cluster's addresses in the
+user's state directory, and from the files of the clusters that `pk up` runs on this machine. A
+cluster is remembered only if it advertises the given address itself: a tunnel or proxy may lead to
+another cluster tomorrow. The files contain addresses and the cluster's id, but no secrets.
 """
 
 import contextlib
@@ -21,20 +21,20 @@ from pk.net.client.node import Node
 from pk.net.client.recall import Remembered
 
 _MOST = 50
-"""How many brokers are kept of a cluster."""
+"""The most brokers to keep of a cluster."""
 
 
 class KnownBrokers:
-    """The brokers of earlier runs. `name` is the profile in use: two of them may lead to different
-    clusters at one address."""
+    """The brokers of earlier runs. `name` is the profile in use, since two profiles may use
+    different clusters at one address."""
 
     def __init__(self, name: str | None = None) -> None:
         self._name = name or ""
         self._written: dict[str, Remembered] = {}
 
     def brokers(self, given: Iterable[Node]) -> Remembered:
-        """The brokers of the cluster that `given` belongs to: those that run on this machine, else
-        those of the last metadata."""
+        """The brokers of the cluster to which `given` belong: those that run on this machine, or
+        else those of the last metadata."""
         addresses = [node.address for node in given]
         state = cluster_files.at(addresses)
         if state is not None:
@@ -51,7 +51,7 @@ class KnownBrokers:
         return Remembered()
 
     def learned(self, given: Iterable[Node], found: Remembered) -> None:
-        """Keep the brokers, if they are others than before."""
+        """Keep the brokers, if they have changed."""
         addresses = [node.address for node in given]
         advertised = {node.address for node in found.nodes}
         if found.cluster_id is None or len(advertised) < 2 or advertised.isdisjoint(addresses):

@@ -1,14 +1,14 @@
-"""Names of a cluster (topics, groups, brokers, partitions) seen lately, kept on disk so that
-completion never has to ask a broker, and works while the cluster is down.
+"""The names of a cluster (topics, groups, brokers, partitions) that were seen recently. They are
+kept on disk, so that completion never has to ask a broker and works while the cluster is down.
 
-A file for each cluster (by its bootstrap address) and kind, so that a Tab reads no more than it
-needs. Each command that lists names leaves them here, and
-`pk.cli.command_line.completion.name_refresh` fetches them all in a process of its own. A lost or
-broken file costs nothing but candidates.
+There is a file for each cluster (by its bootstrap address) and kind, so that completion reads no
+more than it needs. Each command that lists names leaves them here, and
+`pk.cli.command_line.completion.name_refresh` fetches all of them in a separate process. If a file
+is lost or broken, completion only has fewer candidates.
 
-Names come with a meaning, which is what a shell shows beside them: a topic's number of partitions,
-a group's state, a broker's address. Partitions are not kept by name: a topic's meaning says how
-many it has.
+Names come with a meaning, which a shell shows beside them: a topic's number of partitions, a
+group's state, a broker's address. Partitions are not kept by name: a topic's meaning says how many
+it has.
 """
 
 import json
@@ -51,17 +51,17 @@ def _save(bootstrap: str, kind: str, names: Mapping[str, Any]) -> None:
 
 
 def recall(bootstrap: str, kind: str) -> list[str]:
-    """The names of `kind` seen last in the cluster behind `bootstrap`."""
+    """The names of `kind` that were last seen in the cluster at `bootstrap`."""
     return list(recall_meanings(bootstrap, kind))
 
 
 def recall_meanings(bootstrap: str, kind: str) -> dict[str, str]:
-    """The same names with their meanings; a meaning is empty if unknown."""
+    """The names of `kind` with their meanings; a meaning is empty if unknown."""
     return {name: str(meaning) for name, meaning in _load(bootstrap, kind).items()}
 
 
 def recall_configs(bootstrap: str) -> dict[str, dict[str, str]]:
-    """Topic → the configs that were set on it, as seen last."""
+    """Topic → the configs that were set on it when last seen."""
     return {t: c for t, c in _load(bootstrap, "configs").items() if isinstance(c, dict)}
 
 
@@ -77,11 +77,11 @@ def partitions_meaning(number: int) -> str:
 
 
 def remember(bootstrap: str, kind: str, names: Iterable[str] | Mapping[str, str]) -> None:
-    """Keep `names` for completion, in place of the known ones; does nothing if the file cannot be
+    """Keep `names` for completion, instead of the known ones. Does nothing if the file cannot be
     written.
 
-    Names without a meaning keep the one they had. Partitions (`topic/0`) add to those known of
-    their topics.
+    Names without a meaning keep the one they had. Partitions (`topic/0`) are added to the known
+    ones of their topics.
     """
     if kind == "partition":
         _remember_partitions(bootstrap, names)
@@ -112,7 +112,7 @@ def _remember_partitions(bootstrap: str, names: Iterable[str]) -> None:
 
 
 def remember_members(bootstrap: str, group: str, members: "Iterable[MemberDescription]") -> None:
-    """Keep the members of a group, in place of the known ones: the id of each, its instance id, and
+    """Keep the members of a group, instead of the known ones: the id of each, its instance id, and
     its host."""
     mark = members_mark(group)
     lists: dict[str, dict[str, str]] = {"member": {}, "instance": {}}
@@ -130,7 +130,7 @@ def remember_members(bootstrap: str, group: str, members: "Iterable[MemberDescri
 
 
 def members_mark(group: str) -> str:
-    """How the meaning of a member of this group begins."""
+    """The beginning of the meaning of a member of this group."""
     return f"{group}: "
 
 

@@ -1,6 +1,5 @@
-"""The directories of pk's files for this user. Not platformdirs, which takes longer to import than
-completion may take; the directories are the same.
-"""
+"""The directories of pk's files for this user. They are those of platformdirs, which is not used
+because it takes longer to import than completion may."""
 
 import os
 import sys
@@ -24,7 +23,8 @@ def user_dir(kind: str) -> str:
 
 
 def make_user_dir(kind: str) -> str:
-    """The same; creates it if missing, readable by the user only. Raises OSError."""
+    """Return the directory of `user_dir`, and create it if it is missing, readable only by the
+    user. Raises OSError."""
     path = user_dir(kind)
     os.makedirs(path, mode=0o700, exist_ok=True)
     return path

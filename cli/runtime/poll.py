@@ -1,4 +1,4 @@
-"""Polls until a condition holds, and asks again a cluster that does not answer."""
+"""Polls until a condition holds, and repeats requests to a cluster that does not answer."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -23,10 +23,11 @@ async def poll_until(
     within_s: float = math.inf,
     most_s: float | None = None,
 ) -> bool:
-    """Whether `shown` holds within `within_s` seconds; 0 asks once, however long that takes.
+    """Whether `shown` holds within `within_s` seconds; with 0, it is called once, however long that
+    takes.
 
-    It is asked every `every_s` seconds; if `most_s` is given, the pauses grow up to that. Raises
-    what `shown` raises.
+    `shown` is called every `every_s` seconds; if `most_s` is given, the pauses grow up to that.
+    Raises what `shown` raises.
     """
     if not within_s:
         return await shown()
@@ -39,8 +40,8 @@ async def poll_until(
 
 
 async def until_answered(context: Context, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """The result of `ask`. While no broker answers, or the error may pass, this asks again every
-    second, and tells the user so once. Raises the other errors."""
+    """The result of `ask`. While no broker answers, or the error may be temporary, `ask` is called
+    again every second, and the user is told so once. Raises other errors."""
     from pk.cli.runtime.failures import phrase
 
     is_said = False

@@ -1,4 +1,4 @@
-"""The file of profiles as a document: a change keeps the user's comments and order."""
+"""The file of profiles as a document, so that a change keeps the user's comments and order."""
 
 import os
 from typing import Any
@@ -8,7 +8,8 @@ from pk.cli.runtime.settings import profiles_file, read_profiles
 
 
 def read_document() -> Any:
-    """The file as a TOML document, empty if it is missing. Raises CommandError if it is invalid."""
+    """The file as a TOML document; empty if the file is missing. Raises CommandError if it is
+    invalid."""
     import tomlkit
 
     path = profiles_file()
@@ -20,7 +21,7 @@ def read_document() -> Any:
 
 
 def write_document(document: Any) -> None:
-    """Replace the file, readable by the user only. Raises OSError."""
+    """Replace the file, readable only by the user. Raises OSError."""
     import tomlkit
 
     make_user_dir("config")

@@ -14,9 +14,9 @@ _EVERY_S = 0.1
 
 
 class Progress:
-    """Shows progress, on a terminal only, after the first second.
+    """Shows progress, only on a terminal and after the first second.
 
-    If standard output is a terminal too, there is no bar, unless the code that writes to it clears
+    If standard output is a terminal too, there is no bar, unless the code that writes to it removes
     the status first: `over_output`.
     """
 
@@ -54,7 +54,7 @@ class Progress:
         total: int | None = None,
         bytes_done: int | None = None,
     ) -> None:
-        """Set how much of the total is done; show the rate of bytes read or written."""
+        """Set how much of the total is done, and show the rate of bytes read or written."""
         if not self._shows:
             return
         now = time.monotonic()
@@ -91,7 +91,7 @@ class Progress:
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[note]}"),
             auto_refresh=False,
-            # The estimate counts from the start, including the time before the bar appeared.
+            # The estimate is based on the time from the start, even before the bar appeared.
             speed_estimate_period=max(30.0, passed_s),
         )
         bar.add_task(self._what, total=self._total or None, whole="", rate="", note="")

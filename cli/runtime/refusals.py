@@ -1,9 +1,9 @@
 """The operation and the resource that an authorizer refused, which Kafka's errors do not name.
 
 The latest answers of brokers are kept while a command runs. When one of its errors is a refusal,
-the answer that holds its code says which API was asked, and the table of APIs
-(`pk.core.api_keys`) which operation that takes. Messages are kept by reference; those with
-records are not kept, only that there was one.
+the answer with its code tells which API was refused, and the table of APIs (`pk.core.api_keys`)
+which operation the API requires. Messages are kept by reference. Of those with records, only the
+API is kept.
 """
 
 import re
@@ -17,7 +17,7 @@ from pk.core.errors import ErrorCode
 _KEPT: Final = 64
 _PARTS_MAX: Final = 10_000
 _WITH_RECORDS: Final = {0: "WRITE", 1: "READ", 78: "READ"}
-"""Produce, Fetch and ShareFetch, with what they need of a topic."""
+"""Produce, Fetch and ShareFetch, with the operation that they require on a topic."""
 
 _TYPES: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: ("TOPIC",),
@@ -47,38 +47,38 @@ class Refusal(NamedTuple):
     operation: str
     resource_type: str
     name: str | None
-    """None for the cluster, and where neither request nor answer names one resource alone."""
+    """None for the cluster, and if neither request nor answer names a single resource."""
 
 
 class Refusals:
-    """The latest answers, and who asked."""
+    """The latest answers, and the principal that sent the requests."""
 
     def __init__(self) -> None:
         self.principal: str | None = None
-        """`User:alice`; None where only the brokers know it, as with certificates."""
+        """`User:alice`; None if only the brokers know it, as with certificates."""
 
         self._recent: deque[tuple[Any, Any]] = deque(maxlen=_KEPT)
 
     def begin(self, principal: str | None) -> None:
-        """Forget what another command was answered."""
+        """Forget the answers of the previous command."""
         self.principal = principal
         self._recent.clear()
 
     def answered(self, request: Any, response: Any) -> None:
-        """Called with each answer."""
+        """The callback for each answer."""
         if request.API_KEY in _WITH_RECORDS:
             self._recent.append((request.API_KEY, None))
         else:
             self._recent.append((request, response))
 
     def find(self, code: int, message: str = "") -> Refusal | None:
-        """The refusal in the answers with this error code; None if they have none, or differ.
-        `message` is the error's, which may be the name of the API."""
+        """The refusal in the answers with this error code; None if there is none, or several
+        differ. `message` is the error's message, which may be the name of the API."""
         found = self._found(code, message)
         return found[0] if len(found) == 1 else None
 
     def _found(self, code: int, message: str) -> list[Refusal]:
-        """Everything that the answers with this error code refused, one for each operation."""
+        """All refusals in the answers with this error code, one for each operation."""
         types = _TYPES.get(ErrorCode(code)) if code in set(ErrorCode) else None
         if types is None:
             return []
@@ -107,7 +107,8 @@ class Refusals:
         """The denied principal and operation, and the command that explains it; None if the refusal
         is unknown."""
         every = self._found(code, message)
-        # The cluster is one resource: several operations refused on it make one true sentence.
+        # The cluster is a single resource, so one true sentence names all operations that were
+        # refused on it.
         if not every or (len(every) > 1 and code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
             return None
         found = every[0]
@@ -134,11 +135,11 @@ class Refusals:
 
 
 REFUSALS: Final = Refusals()
-"""Those of the command that runs."""
+"""The refusals of the command that runs."""
 
 
 def _refused(request: Any, response: Any, code: int, types: Sequence[str]) -> Refusal | None:
-    """The refusal in an answer with this error code, if any."""
+    """The refusal in an answer with this error code; None if there is none."""
     from pk.core.api_keys import API_KEYS
     from pk.core.needs import Operation
     from pk.core.needs import Refusal as How
@@ -159,8 +160,8 @@ def _refused(request: Any, response: Any, code: int, types: Sequence[str]) -> Re
 
 
 def _holders(response: Any, code: int) -> Iterator[Sequence[Any]]:
-    """The parts of an answer with this error code, each with the parts that it is in, the innermost
-    first."""
+    """The parts of an answer with this error code, each with the parts that contain it, the
+    innermost first."""
     todo: deque[tuple[Any, ...]] = deque([(response,)])
     for _ in range(_PARTS_MAX):
         if not todo:
@@ -186,7 +187,7 @@ def _named(path: Sequence[Any], kind: str) -> str | None:
 
 
 def _only(request: Any, of: str) -> str | None:
-    """The name at a path such as `topics[].name` in a request, if there is only one."""
+    """The name at a path such as `topics[].name` in a request; None unless there is exactly one."""
     found: list[Any] = [request]
     for step in of.split(".") if of else ():
         field = step.removesuffix("[]")

@@ -1,6 +1,6 @@
-"""Shows what became of the items of a change, and every failure once.
+"""Shows the results of a change for its items, and every failure once.
 
-People read the table or the error: one item that failed is a sentence, several are a table with
+People read either a table or an error: one failed item is a sentence; several are a table with
 their errors and the number of failures. Programs get all rows, and the sentence on standard error.
 """
 
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 def succeeded(context: Context, answers: Answers[K, V], name: Callable[[K], str]) -> dict[K, V]:
-    """The values of the items that did not fail; reports the others, by their names."""
+    """The values of the items that did not fail. Reports the others, by their names."""
     for item, error in answers.errors.items():
         context.failed(error, name(item))
     return answers.ok
@@ -32,8 +32,8 @@ def show_results(
 ) -> None:
     """Show the rows, whose `error` is None unless an item failed, and name the failed items.
 
-    `answers`: item and answer of each; the sentence names the items that failed. `of` is the word
-    for an item.
+    `answers` has the answer for each item; the sentence names the items that failed. `of` is the
+    word for an item.
     """
     rows = list(listing.rows)
     failed = sum(row["error"] is not None for row in rows)

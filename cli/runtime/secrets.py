@@ -1,7 +1,6 @@
-"""Fetches the secrets of a profile when they are needed: from a prompt, the system's keyring, or a
-command's output (`pass show kafka`, `op read …`). They are never command-line arguments, and pk
-never writes them to a file.
-"""
+"""Gets the secrets of a profile when they are needed: from a prompt, the system's keyring, or the
+output of a command (`pass show kafka`, `op read …`). Secrets are never command-line arguments, and
+pk never writes them to a file."""
 
 import importlib
 import shlex
@@ -17,8 +16,8 @@ SERVICE: Final = "pk"
 
 
 def secret_values(profile: str, secrets: Mapping[str, str]) -> dict[str, str]:
-    """The profile's secrets. Raises CommandError if one cannot be read, Refused if there is no
-    terminal to ask on."""
+    """The profile's secrets. Raises CommandError if a secret cannot be read, and Refused if there
+    is no terminal to ask on."""
     return {key: _value(profile, key, source) for key, source in secrets.items()}
 
 
@@ -37,7 +36,7 @@ def _value(name: str, key: str, source: str) -> str:
 
 
 def ask_secret(question: str) -> str:
-    """A line typed without echo. Raises Refused if there is no terminal."""
+    """Read a line without echo. Raises Refused if there is no terminal."""
     import getpass
 
     if not sys.stdin.isatty() or not sys.stderr.isatty():

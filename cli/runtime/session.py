@@ -1,8 +1,8 @@
 """The open clients of a command or a shell session.
 
-Each client runs in a task of its own: its first user may be inside cancel scopes that end before
-the client may. The client library is imported with the first of them: `pk up` has a session and no
-client.
+Each client runs in a task of its own, since the code that first uses it may be inside a cancel
+scope that ends before the client does. The client library is imported with the first client: `pk
+up` has a session and no client.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _ADMIN_TIMEOUT_MS = "15000"
 _STRAGGLER_MS = "3000"
-"""People are less patient than programs: the defaults of `default.api.timeout.ms` and
-`pk.straggler.timeout.ms` at the command line."""
+"""The defaults of `default.api.timeout.ms` and `pk.straggler.timeout.ms` at the command line, since
+people are less patient than programs."""
 
 
 class Session:
-    """Open clients by cluster. A command's session lasts as long as the command, a shell's as long
-    as the shell."""
+    """Open clients by cluster. The session of a command lasts as long as the command, and that of a
+    shell as long as the shell."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
@@ -37,11 +37,11 @@ class Session:
         self._admins: dict[tuple[str, tuple[tuple[str, str], ...]], Admin] = {}
         self._thorough: weakref.WeakSet[Admin] = weakref.WeakSet()
         self.answered: dict[str, str] = {}
-        """The cluster found at each address, for profiles that expect one."""
+        """Address → the id of the cluster there, for profiles that expect one."""
 
         self.reported: set[str] = set()
-        """Messages that were shown once and need not be repeated, such as leftovers found in the
-        cluster."""
+        """Messages that were shown and need not be repeated, such as those about throttles left in
+        the cluster."""
 
     async def admin(self, settings: Settings, about: type[ClientConfig] | None = None) -> Admin:
         """The admin client for a cluster. `about` is the kind of client that the command's -X keys
@@ -67,7 +67,7 @@ class Session:
         return found
 
     def thorough(self, admin: Admin) -> Admin:
-        """The same client for callers that need every answer, and would rather wait until another
+        """The same client, for callers that need every answer and would rather wait until another
         broker can give it."""
         from pk.net.client.admin import Admin
 
@@ -78,7 +78,7 @@ class Session:
         return found
 
     def opened(self, settings: Settings) -> Admin | None:
-        """The admin client for a cluster if it is open already, else None."""
+        """The admin client for a cluster if it is already open; None if it is not."""
         for (bootstrap, _), admin in self._admins.items():
             if bootstrap == settings.bootstrap:
                 return admin
@@ -86,11 +86,11 @@ class Session:
 
     @property
     def awaits_controller(self) -> bool:
-        """Whether a client waits for what only the controller can answer."""
+        """Whether a client waits for an answer that only the controller can give."""
         return any(a.awaiting_controller for a in (*self._admins.values(), *self._thorough))
 
     def silent(self, for_s: float) -> list[Node]:
-        """Brokers that have not answered a request of any client for this many seconds, each
+        """The brokers that have not answered a request of any client for this many seconds, each
         once."""
         silent = (node for admin in self._admins.values() for node in admin.cluster.silent(for_s))
         found: dict[str, Node] = {}

@@ -1,5 +1,5 @@
-"""The settings of a command's connection: from options, then environment, then profile, then
-defaults."""
+"""The settings for connecting to a cluster: from options, the environment, the profile, and
+defaults, in that order."""
 
 import os
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Profile(NamedTuple):
-    """A cluster that the user has named."""
+    """A cluster to which the user has given a name."""
 
     name: str
     bootstrap: str | None = None
@@ -39,7 +39,7 @@ class Profile(NamedTuple):
     guard: str = DEFAULT_GUARD
     colour: str | None = None
     cluster_id: str | None = None
-    """The id of the expected cluster; commands refuse to run on another."""
+    """The id of the expected cluster; commands refuse to run on another one."""
 
     secrets: Mapping[str, str] = {}
     """Client configs with secret values, and their sources: `prompt`, `keyring`, or
@@ -67,8 +67,8 @@ class Settings(NamedTuple):
 
     @property
     def cluster_name(self) -> str:
-        """The cluster's name in questions and the shell's toolbar: only the first of several
-        addresses, to leave space for the rest."""
+        """The cluster's name in questions and the shell's toolbar. Of several addresses it is only
+        the first, to leave space for the rest."""
         first, *more = self.bootstrap.split(",")
         address = f"{first} (+{len(more)})" if more else first
         return f"{self.profile.name} ({address})" if self.profile else address
@@ -79,8 +79,8 @@ def profiles_file() -> str:
 
 
 def read_profiles() -> tuple[dict[str, Profile], str | None]:
-    """All profiles, and the current one's name. Raises CommandError if the file is unreadable or
-    invalid."""
+    """All profiles, and the name of the current one. Raises CommandError if the file is unreadable
+    or invalid."""
     path = profiles_file()
     if not os.path.exists(path):
         return {}, None
@@ -91,7 +91,7 @@ def read_profiles() -> tuple[dict[str, Profile], str | None]:
             data = tomllib.load(file)
     except OSError as e:
         raise CommandError(f"{path} cannot be read: {e.strerror}.") from e
-    except ValueError as e:  # no TOML, or not even UTF-8
+    except ValueError as e:  # not TOML, or not even UTF-8
         raise CommandError(f"{path} cannot be read: {e}.") from e
     tables = _table(path, data, "profiles", "the file")
     profiles = {name: profile_in(tables, name, path) for name in tables}
@@ -148,7 +148,7 @@ def profile_in(tables: dict[str, Any], name: str, path: str) -> Profile:
 
 
 def check_secret(key: str, source: str) -> str:
-    """`source`, if valid for a secret. Raises Unusable."""
+    """Return `source`, the source of a secret, if it is valid. Raises Unusable."""
     kind, _, words = source.partition(":")
     if source in ("prompt", "keyring") or (kind == "command" and words.strip()):
         return source
@@ -163,7 +163,7 @@ def _text(value: Any) -> str:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The entries of a Java properties file. Raises Unusable if it cannot be read."""
+    """Read the entries of a Java properties file. Raises Unusable if it cannot be read."""
     from pk.core.config.keys import ConfigError, parse_properties
 
     try:
@@ -177,7 +177,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def choose_profile(wanted: str | None) -> Profile | None:
-    """The profile from the option, the environment, or the current one. Raises CommandError if it
+    """The profile from the option or the environment, or the current one. Raises CommandError if it
     does not exist."""
     wanted = wanted or os.environ.get("PK_PROFILE") or None
     profiles, chosen = read_profiles()
@@ -199,9 +199,9 @@ def _named(profiles: Mapping[str, Profile], name: str) -> Profile:
 
 
 def check_address(text: str | None, source: str) -> str | None:
-    """`text`, if it is a broker's address; None stays None. Raises Unusable.
+    """Check that `text` is not empty, and return it; None stays None. Raises Unusable.
 
-    An empty address comes from an unset variable. Falling back to another cluster could then change
+    An empty address comes from an unset variable. Using another cluster instead could then change
     the wrong one.
     """
     if text is not None and not text.strip(", "):
@@ -210,8 +210,8 @@ def check_address(text: str | None, source: str) -> str | None:
 
 
 def check_security(keys: Mapping[str, str], source: str) -> None:
-    """Raise Unusable if `keys` require security that pk does not have: it must not connect without
-    it."""
+    """Raise Unusable if `keys` require security features that pk does not have: it must not connect
+    without them."""
     secure = [key for key in keys if key.startswith(("ssl.", "sasl."))]
     if not secure:
         return
@@ -229,7 +229,7 @@ def check_security(keys: Mapping[str, str], source: str) -> None:
 
 
 def settings_of(reach: "Reach") -> Settings:
-    """The settings from what the command line says of the cluster. Raises CommandError."""
+    """The settings for the cluster that the command line chooses. Raises CommandError."""
     typed = check_address(reach.bootstrap_server, "-b")
     if reach.profile is not None and not reach.profile.strip():
         raise Unusable("--profile is empty; it must be the name of a profile.")
@@ -250,8 +250,8 @@ def settings_from(
     given: Mapping[str, str],
     address: str | None = None,
 ) -> Settings:
-    """The settings for the cluster at `address`, or else at that of the profile or the file; the
-    address is empty if none of them has one. Fetches the profile's secrets. Raises CommandError."""
+    """The settings for the cluster at `address`, or else for that of the profile or the file. The
+    address is empty if none of them has one. Gets the profile's secrets. Raises CommandError."""
     properties: dict[str, str] = {}
     if profile:
         if not address:

@@ -1,8 +1,9 @@
-"""Shows which broker a command waits for: a line on the terminal if a broker does not answer for a
-while, removed when there is other output; and a line if a change takes longer than a moment.
+"""Shows which broker a command waits for. If a broker does not answer for a while, a line on the
+terminal says so, until there is other output; so does a line if a change takes longer than a
+moment.
 
-A stopped process, or a host that swaps, accepts connections and requests and answers none. Commands
-give such brokers time; the user should know why nothing happens.
+A suspended process, or a host that swaps, accepts connections and requests and answers none.
+Commands wait for such brokers, and the user should know why nothing happens.
 """
 
 from __future__ import annotations
@@ -24,13 +25,11 @@ _EVERY_S: Final = 0.25
 
 
 def showing_waits(handler: Handler) -> Handler:
-    """`handler`, which shows the brokers it waits for until it has produced output."""
+    """Wrap `handler`, to show the brokers that it waits for until it has produced output."""
 
     async def run(context: Context) -> int | None:
         streams = context.streams
-        live = context.given(
-            "watch"
-        )  # the own -w of `pk isr` and `pk reassign status` draws itself
+        live = context.given("watch")  # -w of `pk isr` and `pk reassign status` draws by itself
         if live or not streams.err_redraws:
             return await handler(context)
         assert context.session is not None
@@ -58,7 +57,7 @@ async def _show_waits(context: Context) -> None:
 
 
 def _waits_for(nodes: Sequence[Node], passed_s: float, *, through: bool) -> str:
-    """`through`: the request was to be forwarded to the controller."""
+    """`through` means that the broker was to forward the request to the controller."""
     asked = join([node.who for node in nodes], 3)
     whom = f"the controller, asked through {asked}" if through else asked
     return f"Waiting for {whom}, {passed_s:.0f} s; Ctrl-C stops."

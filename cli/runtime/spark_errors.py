@@ -1,4 +1,4 @@
-"""Spark's errors, in the command line's words."""
+"""Spark's errors in the words of the command line."""
 
 from pathlib import Path
 
@@ -8,14 +8,15 @@ from pk.spark.locations import local_path
 
 
 def spark_is_missing(error: ModuleNotFoundError) -> CommandError:
-    """The error of a command that needs a library of Spark's which is not installed."""
+    """The error of a command that needs a library of Spark that is not installed."""
     return CommandError(
         f"Spark is not installed ({error.name} is missing): pip install 'pk-broker[spark]'."
     )
 
 
 def here(place: str) -> Path:
-    """A path of this machine that the user named. Raises Unusable for a URL of another."""
+    """Return the path that the user gave, if it is on this machine. Raises Unusable for the URL of
+    another."""
     try:
         return local_path(place)
     except OptionError as e:

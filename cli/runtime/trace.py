@@ -3,7 +3,7 @@ ends.
 
 A request is recorded when it is answered or has failed; the table is sorted by start. A command may
 run for days, so only the first and the last requests are kept, and the sums of all. The JSON form
-(one object a line, written as each request ends) shows all of them and keeps none.
+(one object per line, written as each request ends) shows all requests and keeps none.
 """
 
 import json
@@ -26,7 +26,7 @@ _BAR_LEAST: Final = 10
 
 
 def traced(handler: Handler, *, as_json: bool) -> Handler:
-    """`handler`, which shows its requests: as a table when it ends, or as JSON while it runs."""
+    """Wrap `handler`, to show its requests: as a table when it ends, or as JSON while it runs."""
 
     async def run(context: Context) -> int | None:
         began = trio.current_time()
@@ -67,7 +67,8 @@ class Recorder:
         self.bytes_in = 0
         self.throttle_ms = 0
         self.brokers: dict[str, int] = {}
-        """Address → node id; addresses asked before their id was known have one below 0."""
+        """Address → node id. The id is negative for an address that was asked before its id was
+        known."""
 
     def add(self, request: RequestTrace) -> None:
         (self.first if len(self.first) < KEPT_FIRST else self.last).append(request)
@@ -87,8 +88,7 @@ class Recorder:
 
 
 def as_row(request: RequestTrace, began: float) -> dict[str, Any]:
-    """A request as `--trace-json` writes it: times in ms since the command started, sizes in
-    bytes."""
+    """A request in `--trace-json`: times are in ms since the command started, sizes in bytes."""
     connect = request.api_name == CONNECT
     return {
         "api": "connect" if connect else request.api_name,
@@ -129,7 +129,7 @@ _RIGHT: Final = (True, True, True, False, True, True)
 
 
 def waterfall(recorder: Recorder, took_ms: float, width: int) -> list[str]:
-    """The lines of the waterfall: a row for each request, its bar, and the sums below."""
+    """The lines of the waterfall: a row with a bar for each request, and the sums below."""
     first = sorted(recorder.first, key=lambda r: r.started)
     last = sorted(recorder.last, key=lambda r: r.started)
     rows = [*first, *last]

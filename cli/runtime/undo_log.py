@@ -1,4 +1,4 @@
-"""Records of changes, and of how to undo them: a file for each change, so that `pk undo` works days
+"""Records changes, and how to undo them: a file for each change, so that `pk undo` works days
 later.
 
 A command that changes something and knows the inverse calls `remember` after the question and
@@ -6,9 +6,10 @@ before the change. A crash between the two leaves a file that undoes nothing, wh
 other order could leave a change without a file. The command then prints how to undo it
 (`how_to_undo`). If the whole change was refused, `forget` deletes the file.
 
-A file is JSON, readable by its owner only: `kind` (which code applies `inverse`), the cluster, a
+A file is JSON, readable only by its owner: `kind` (which code applies `inverse`), the cluster, a
 sentence, and the inverse. Kinds are listed in `pk.cli.undo.undo`. An inverse contains the values
-before and after the change, so that an undo can tell whether somebody else has changed them since.
+before and after the change, so that an undo can find out whether another user has changed them
+since.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pk.net.client.admin import Admin
 
 _KEEP = 500
-"""Files kept; the oldest are deleted first."""
+"""The number of files to keep; the oldest are deleted first."""
 
 
 class Change(NamedTuple):
@@ -42,10 +43,10 @@ class Change(NamedTuple):
     made_ms: int
     inverse: Mapping[str, Any]
     undone_ms: int | None = None
-    """When it was undone; None if it was not."""
+    """When the change was undone; None if it was not."""
 
     undoes: str | None = None
-    """The id of the change that this one undid; None if it was not an undo."""
+    """The id of the change that this one undid; None if it is not an undo."""
 
 
 def _directory() -> str:
@@ -76,7 +77,7 @@ def store(
     now_ms: int,
     undoes: str | None = None,
 ) -> str:
-    """Record how to undo a change that is about to be made; return its id. Raises OSError."""
+    """Record how to undo a change that is about to be made. Returns its id. Raises OSError."""
     make_user_dir("state")
     os.makedirs(_directory(), mode=0o700, exist_ok=True)
     there = _ids()
@@ -92,7 +93,7 @@ def store(
     }
     while True:
         try:
-            # Another pk may try the same number: the one that creates the file gets it.
+            # Another process of pk may try the same number; the one that creates the file gets it.
             fd = os.open(_path(str(number)), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             break
         except FileExistsError:
@@ -119,10 +120,10 @@ async def remember(
     *,
     undoes: str | None = None,
 ) -> str | None:
-    """Record how to undo a change that is about to be made, and return its id for `how_to_undo`.
+    """Record how to undo a change that is about to be made. Returns its id for `how_to_undo`.
 
-    If the file cannot be written, says so and returns None: the user agreed to the change, so it
-    goes ahead.
+    If the file cannot be written, says so and returns None: the user agreed to the change, so it is
+    made anyway.
     """
     from pk.cli.positions.resolve import now_ms
 
@@ -152,7 +153,7 @@ def how_to_undo(change_id: str) -> str:
 
 
 def forget(change_id: str) -> None:
-    """Delete the record of a change that was not made after all."""
+    """Delete the record of a change that was not made."""
     try:
         os.unlink(_path(change_id))
     except OSError:
@@ -162,7 +163,7 @@ def forget(change_id: str) -> None:
 def narrow(change_id: str, inverse: Mapping[str, Any]) -> None:
     """Replace the inverse of a change that was made only in part.
 
-    Ignores errors: undoing the rest as well sets values that are set already.
+    Ignores errors: undoing the rest as well would only set values that are already set.
     """
     with contextlib.suppress(OSError):
         _rewrite(change_id, inverse=inverse)

@@ -17,11 +17,11 @@ class VersionRow(TypedDict):
 
 
 DISTRIBUTIONS: Final = ("pk-client", "pk-broker")
-"""What pip installs of pk itself."""
+"""The distributions of pk."""
 
 
 def _requirements(name: str) -> list[str]:
-    """The requirements of a distribution; none if it is not installed."""
+    """The requirements of a distribution; empty if it is not installed."""
     try:
         return metadata.requires(name) or []
     except metadata.PackageNotFoundError:
@@ -29,7 +29,7 @@ def _requirements(name: str) -> list[str]:
 
 
 def versions() -> list[VersionRow]:
-    """The version of everything that pk consists of; libraries that are not installed are left
+    """The versions of everything that pk consists of; libraries that are not installed are left
     out."""
     system = os.uname()
     found: list[VersionRow] = [

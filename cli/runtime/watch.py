@@ -1,16 +1,16 @@
 """`-w`: repeats a command.
 
-A watched command runs as always, but against a context that keeps its output instead of writing it.
-On a terminal each result is drawn over the previous one, with changed cells in reverse; q ends it,
-and the terminal is restored, with the last result below, in full. A pipe, a file or a terminal
-without cursor control gets each result that differs from the previous one: a table below a line
-with the time; `json` as a line per result; `csv` with one heading for all.
+A watched command runs as usual, but with a context that keeps its output instead of writing it. On
+a terminal, each result is drawn over the previous one, with changed cells in reverse; q ends the
+watch, and the terminal is restored, with the complete last result below. A pipe, a file or a
+terminal without cursor control gets each result that differs from the previous one: a table below a
+line with the time; `json` as one line for each result; `csv` with one heading for all.
 
 A failure after the first run (a broker that died, a deleted topic) is shown beside the last result,
 and retried. Only the first run may fail.
 
-A cell has changed if its row was there before with another value. Rows are identified by the fewest
-leading columns that make them unique, since every list begins with the names of what it lists.
+A cell has changed if its row existed before with another value. Rows are identified by the fewest
+leading columns that make them unique, since every list begins with the names of its items.
 """
 
 import io
@@ -59,7 +59,7 @@ class Snapshot(NamedTuple):
 
 
 class _Kept(io.BytesIO):
-    """Keeps all output, and otherwise acts like the original: a terminal, with its size."""
+    """Keeps all output, and otherwise behaves like the original terminal, with its size."""
 
     def __init__(self, outer: BinaryIO) -> None:
         super().__init__()
@@ -98,11 +98,11 @@ class _Captured(Context):
 
 
 async def watch(context: Context, handler: Handler, seconds: float) -> int:
-    """Run `handler` every `seconds` and show its output, with changes highlighted, until it is
-    interrupted.
+    """Run `handler` every `seconds` and show its output, with changes highlighted, until the watch
+    is interrupted.
 
-    The session of `context` must be open. Cancellation ends it in the shell. Raises the errors of
-    the first run; ends after a first run that shows nothing because everything failed.
+    The session of `context` must be open. In the shell, cancellation ends the watch. Raises the
+    errors of the first run; ends after a first run that shows nothing because everything failed.
     """
     options = _options(context)
     painted = options.terminal and os.environ.get("TERM", "dumb") not in ("dumb", "")
@@ -144,7 +144,7 @@ async def _snapshot(context: Context, handler: Handler) -> tuple[Snapshot, list[
 
 
 def _rows(part: Part) -> int:
-    """The number of rows of a part."""
+    """The number of rows in a part."""
     if isinstance(part, bytes):
         return len(part)
     return len(part.rows) if isinstance(part, Listing) else len(part.data)
@@ -153,7 +153,8 @@ def _rows(part: Part) -> int:
 async def _follow(
     watched: "_Painted | _Written", context: Context, handler: Handler, seconds: float
 ) -> None:
-    """Run repeatedly, until a key ends it; show failures that may pass."""
+    """Run the command repeatedly, until a key ends the watch. Shows failures that may be
+    temporary."""
 
     async def tick() -> None:
         while True:
@@ -177,7 +178,7 @@ async def _follow(
 
 
 def _passing(error: Exception) -> str:
-    """The sentence for a failure that may pass. Raises the others."""
+    """The sentence for a failure that may be temporary. Raises the others."""
     from pk.cli.runtime.failures import leaf, sentence
 
     found = leaf(error)
@@ -192,7 +193,7 @@ def _passing(error: Exception) -> str:
 
 
 def lit_cells(before: Listing | None, now: Listing) -> set[tuple[int, int]]:
-    """The cells of `now`, as (row, column), that are new or differ from `before`."""
+    """The cells of `now`, as (row, column), that are new or differ from those of `before`."""
     if before is None:
         return set()
     keys = [column.key for column in now.columns]
@@ -212,8 +213,8 @@ def lit_cells(before: Listing | None, now: Listing) -> set[tuple[int, int]]:
 def _names(
     before: Listing, now: Listing, keys: Sequence[str]
 ) -> Callable[[Listing], list[tuple[str, ...]]]:
-    """A function that identifies the rows of either listing: by the fewest leading columns that are
-    unique, else by index."""
+    """A function that identifies the rows of both listings: by the fewest leading columns that are
+    unique, or else by index."""
 
     def by(count: int, listing: Listing) -> list[tuple[str, ...]]:
         return [tuple(str(row.get(key)) for key in keys[:count]) for row in listing.rows]
@@ -250,7 +251,7 @@ def _rendered(part: Listing | Document, options: OutputOptions) -> bytes:
 
 
 def painted_lines(snapshot: Snapshot, before: Snapshot | None, options: OutputOptions) -> list[str]:
-    """The lines that a terminal shows, with what differs from `before` in reverse."""
+    """The lines that a terminal shows, with the differences from `before` in reverse."""
     old = _flat(before, options) if before is not None else []
     lines: list[str] = []
     for i, shown in enumerate(_flat(snapshot, options)):
@@ -295,7 +296,7 @@ class _Painted:
 
     @asynccontextmanager
     async def shown(self) -> AsyncGenerator[None]:
-        """Fill the terminal during the block; the last result stays below, in full."""
+        """Fill the terminal during the block. Afterwards the complete last result stays below."""
         self._paint()
         try:
             async with self._screen.shown():
