@@ -1,4 +1,4 @@
-r"""`pk shell`: pk's commands, interactively, from a script, or line by line (`-c`)."""
+"""`pk shell`: runs pk's commands interactively, from a script, or line by line (`-c`)."""
 
 import os
 import sys
@@ -13,8 +13,8 @@ from pk.cli.terminal.stdin import lines_of
 
 
 def shell(context: Context, lines: Sequence[str], *, stop_on_error: bool) -> int:
-    """`pk shell`: interactive at a terminal; otherwise runs the given lines, or those of standard
-    input, in order."""
+    """Run `pk shell`: interactively at a terminal. Otherwise it runs the given lines, or those of
+    standard input, in order."""
     interactive = not lines and context.streams.in_terminal and context.streams.out_terminal
     session = Shell(context.settings, interactive=interactive)
     # Typing must not stall while the other thread processes thousands of names.
@@ -38,7 +38,7 @@ def _script(source: BinaryIO) -> Iterator[str]:
 
 
 def run_script(session: Shell, lines: Iterable[str], *, stop: bool) -> int:
-    """Run all lines; return the exit code of the first that failed."""
+    """Run all lines. Returns the exit code of the first one that failed."""
     first = Exit.OK
     try:
         with session.on_interrupt(raise_interrupt):

@@ -1,12 +1,12 @@
-"""The shell's cache of its cluster: names for completion, and figures for the toolbar, refreshed in
-the background.
+"""The shell's cache of its cluster: names for completion, and figures for the toolbar, which are
+refreshed in the background.
 
 Completion and toolbar read the cache and never wait. The cache starts with the names on disk, so a
-shell knows names before the cluster responds, and also if it never does. If a refresh fails, the
-old names stay and the toolbar says so.
+shell knows names before the cluster responds, or even if it never does. If a refresh fails, the old
+names stay and the toolbar says so.
 
-Two threads share the cache: the engine's refreshes, the main one reads. Shared values are replaced,
-never modified.
+Two threads share the cache: the engine's thread refreshes it, and the main thread reads it. Shared
+values are replaced, never modified.
 """
 
 import time
@@ -33,13 +33,13 @@ from pk.net.client.results import ConfigResource, ResourceType
 
 REFRESH_S = 10.0
 _IDLE_S = 60.0
-"""After this long without a key press, the cluster is asked less often, at this interval."""
+"""After this long without a key press, the cache is refreshed less often, at this interval."""
 
 _RETRY_S = 1.0
 _DEADLINE_S = 30.0
 _SHARE = 20
-"""A refresh takes at most a twentieth of the processor's time: for a large cluster the interval
-grows."""
+"""A refresh takes at most a twentieth of the processor's time, so the interval grows for a large
+cluster."""
 
 _CONFIGS_S = 30.0
 _REQUEST_TIMEOUT_MS = "5000"
@@ -49,8 +49,8 @@ _TYPES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": R
 
 
 def _impatient(settings: Settings) -> Settings:
-    """The same cluster over connections of the cache's own, which switch brokers sooner if one does
-    not answer."""
+    """The admin client for the same cluster, over connections of the cache's own. It switches
+    brokers sooner if one does not answer."""
     return settings._replace(
         properties={"request.timeout.ms": _REQUEST_TIMEOUT_MS, **settings.properties}
     )
@@ -73,7 +73,7 @@ class Cache:
         self.switch(settings)
 
     def switch(self, settings: Settings) -> None:
-        """Switch to another cluster; called in the engine's thread once that runs."""
+        """Switch to another cluster. Called in the engine's thread, once that runs."""
         self.settings = settings
         self.topic: str | None = None
         self.group: str | None = None
@@ -94,7 +94,7 @@ class Cache:
         self.stale()
 
     def _fill(self, kind: str, names: Mapping[str, str]) -> bool:
-        """Store the names of a kind; return whether any are new."""
+        """Store the names of a kind. Returns whether any are new."""
         if self._lists.get(kind) == [*names.items()]:
             return False
         self._lists[kind] = [Candidate(*item) for item in names.items()]
@@ -102,10 +102,10 @@ class Cache:
             self._lists["topic/"] = [Candidate(f"{n}/", meaning) for n, meaning in names.items()]
         return True
 
-    # the engine's side
+    # engine's side
 
     def stale(self) -> None:
-        """Request a refresh soon; called in the engine's thread."""
+        """Request a refresh soon. Called in the engine's thread."""
         self._due = True
         self._wake()
 
@@ -190,10 +190,10 @@ class Cache:
         remember_configs(settings.bootstrap, topics)
         self.changed()
 
-    # the main thread's side
+    # main thread's side
 
     def touched(self) -> None:
-        """A key was pressed: old names should be fetched again."""
+        """Record that a key was pressed: old names should be fetched again."""
         now = time.monotonic()
         if now - self._used > REFRESH_S and now - (self.refreshed or 0) > REFRESH_S:
             self.soon(self.stale)
@@ -211,8 +211,8 @@ class Cache:
         return self._lists.get(kind, ())
 
     def configs(self, kind: str, name: str) -> Mapping[str, str]:
-        """Part of `pk.cli.command_line.completion.candidates.Names`: the cached configs; requests
-        missing or old ones."""
+        """Part of `pk.cli.command_line.completion.candidates.Names`: the cached configs. Requests
+        those that are missing or old."""
         if kind not in _TYPES or (kind == "broker" and not name.isdigit()):
             return {}
         at, known = self._configs.get((kind, name), (-_CONFIGS_S, {}))
@@ -238,7 +238,7 @@ class Cache:
         return count(every, "broker")
 
     def age(self) -> str:
-        """How old the names are, for the toolbar."""
+        """The age of the names, for the toolbar."""
         if self.refreshed is None:
             return "names from the last time" if self._lists["topic"] else "no names yet"
         age_s = time.monotonic() - self.refreshed

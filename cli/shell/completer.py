@@ -1,8 +1,8 @@
-"""Completion in the shell: the candidates that bash gets, matched fuzzily and shown with their
+"""Completion in the shell: the same candidates as in bash, matched fuzzily and shown with their
 meaning.
 
-All of this runs between two key presses, so cost per candidate matters: each of thousands of names
-is examined once or twice, by C code, and only the best few become menu entries.
+All of this runs between two key presses, so the cost per candidate matters: each of thousands of
+names is examined once or twice, by C code, and only the best few become menu entries.
 """
 
 import re
@@ -41,8 +41,8 @@ _MENU_WIDTH = 60
 
 
 def fuzzy(typed: str, words: Iterable[Candidate], limit: int = SHOWN_MAX) -> list[Candidate]:
-    """The best candidates that contain the letters of `typed` in order: prefixes first, then the
-    tightest match."""
+    """The best candidates that contain the letters of `typed` in order: first those that begin with
+    them, then the tightest matches."""
     every = list(words)
     if not typed:
         return _cut(every, limit)
@@ -55,20 +55,21 @@ def fuzzy(typed: str, words: Iterable[Candidate], limit: int = SHOWN_MAX) -> lis
     prefixes = set(prefixed)
     others = [c for c in found if c not in prefixes]
     if len(others) <= _RANKED_MAX:
-        # Searched from every position: the first match need not be the tightest.
+        # Search from every position, since the first match need not be the tightest.
         tightest = re.compile(f"(?=({'.*?'.join(map(re.escape, low))}))", re.IGNORECASE | re.DOTALL)
         ranked = [
             (min((len(m[1]), m.start()) for m in tightest.finditer(c.word)), c) for c in others
         ]
         ranked.sort(key=lambda entry: entry[0])
-        # Widely scattered letters match by chance: drop such matches if there are better ones.
+        # Widely scattered letters match by chance, so such matches are dropped if there are better
+        # ones.
         near = [c for (length, _), c in ranked if length <= 2 * len(low) + 2]
         others = near if near or prefixed else [c for _, c in ranked]
     return _cut(prefixed + others, limit)
 
 
 def _cut(found: list[Candidate], limit: int, of: int | None = None) -> list[Candidate]:
-    """The first few; the last says how many more there are."""
+    """The first few candidates; the last one says how many more there are."""
     more = (of or len(found)) - limit
     if more <= 0:
         return found
@@ -77,7 +78,7 @@ def _cut(found: list[Candidate], limit: int, of: int | None = None) -> list[Cand
 
 
 class ShellCompleter(Completer):
-    """Completes from the tree and the cache; never waits for a broker."""
+    """Completes from the command tree and the cache; never waits for a broker."""
 
     def __init__(self, root: Group, cache: Cache) -> None:
         self._root = root
@@ -86,7 +87,7 @@ class ShellCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Candidates for the word before the cursor."""
+        """Part of prompt_toolkit's Completer: candidates for the word before the cursor."""
         self._cache.touched()
         text = document.text_before_cursor
         if is_after_output(text):
@@ -133,6 +134,6 @@ class ShellCompleter(Completer):
 
 
 def _shown(word: str) -> str:
-    """A name for the menu: very long ones are cut in the middle."""
+    """A name for the menu; very long names are cut in the middle."""
     word = word if word.isprintable() else "".join(c if c.isprintable() else "·" for c in word)
     return cut_middle(word, _MENU_WIDTH)

@@ -1,11 +1,10 @@
-"""The shell's engine: a thread that runs trio as long as the shell lives, and holds the open
-clients.
+"""The shell's engine: a thread that runs trio as long as the shell runs, with the open clients.
 
 The terminal belongs to the main thread (prompt_toolkit). It passes commands to the engine and waits
-for them. Signals reach only the main thread, so it handles Ctrl-C; the engine decides what that
-does to a running command: a command that listens (`pk.cli.terminal.signals`) receives it, for any
-other its scope is cancelled. At the third Ctrl-C the shell abandons a command that reacts to
-neither: it stays cancelled in the engine, and the prompt returns.
+for them. Signals reach only the main thread, so it handles Ctrl-C. The engine decides what that
+does to a running command: a command that listens (`pk.cli.terminal.signals`) receives the signal;
+the scope of any other is cancelled. At the third Ctrl-C, the shell abandons a command that reacts
+to neither: it stays cancelled in the engine, and the prompt returns.
 """
 
 import contextlib
@@ -45,13 +44,13 @@ class Job:
         self.relay = Relay()
         self.lost = False
         self.abandoned = False
-        """Whether the shell has stopped waiting for it."""
+        """Whether the shell has stopped waiting for the command."""
 
         self.done = threading.Event()
         self.code: int = Exit.OK
 
     async def run(self, session: Session) -> None:
-        """Run it in the engine's thread, and always sets `done` at the end."""
+        """Run the command in the engine's thread. Always sets `done` at the end."""
         self.context.session = session
         RELAY.set(self.relay)
         try:
@@ -64,20 +63,21 @@ class Job:
             if isinstance(leaf(error), trio.Cancelled):  # the shell itself exits
                 self.code = Exit.INTERRUPTED
                 raise
-            self.code = reported(self.context, error)  # and the shell continues
+            self.code = reported(self.context, error)  # the shell continues
         finally:
             self.done.set()
             self.relay.for_main_thread.put(_nothing)
 
     def serve(self, seconds: float) -> bool:
-        """Make the calls that the command needs from the main thread, for at most `seconds`; return
-        whether the command has ended. Call it in the main thread."""
+        """Make the calls that the command needs from the main thread, for at most `seconds`.
+        Returns whether the command has ended. Call it in the main thread."""
         with contextlib.suppress(Empty):
             self.relay.for_main_thread.get(timeout=seconds)()
         return self.done.is_set()
 
     async def _attempts(self) -> int:
-        """Run the command, again if the connection was lost and repeating it does no harm."""
+        """Run the command, and repeat it if the connection was lost and repeating it does no
+        harm."""
         until = trio.current_time() + _RETRY_FOR_S
         while True:
             try:
@@ -90,8 +90,8 @@ class Job:
             await trio.sleep(_RETRY_S)
 
     def say_lost(self, *, broken: bool = False) -> None:
-        """Say, once, that the command keeps trying to connect. `broken`: a connection was open
-        before."""
+        """Say, once, that the command keeps trying to connect. `broken` means that a connection was
+        open before."""
         if self.lost:
             return
         self.lost = True
@@ -104,17 +104,17 @@ class Job:
         self.context.say(f"{what}; trying again. Ctrl-C stops it.")
 
     def interrupt(self) -> None:
-        """Deliver a Ctrl-C; called in the engine's thread."""
+        """Deliver a Ctrl-C. Called in the engine's thread."""
         if self.relay.arrived >= _PATIENCE or not self.relay.passes_on():
             self.scope.cancel()
 
 
 def _nothing() -> None:
-    """Wake the main thread."""
+    """Do nothing: the call wakes the main thread."""
 
 
 def reported(context: Context, error: BaseException) -> int:
-    """Print why a command ended; return its exit code. A closed pipe is not an error here."""
+    """Report why a command ended. Returns its exit code. A closed pipe is not an error here."""
     return Exit.OK if isinstance(leaf(error), BrokenPipeError) else report(context, error)
 
 
@@ -129,7 +129,7 @@ def _is_lost(error: BaseException) -> bool:
 
 
 class Engine:
-    """Runs commands in its own thread. A context manager: leaving it closes all clients."""
+    """Runs commands in its own thread. As a context manager, it closes all clients at the end."""
 
     def __init__(self, background: Background) -> None:
         self._background = background
@@ -165,7 +165,7 @@ class Engine:
             await trio.sleep_forever()
 
     def start(self, job: Job) -> None:
-        """Pass on a command; `job.done` is set at its end. A waiting caller must check
+        """Pass a command to the engine; `job.done` is set at its end. A waiting caller must check
         `job.abandoned` too."""
         nursery, session = self._nursery, self._session
         assert self._token is not None and nursery is not None and session is not None
@@ -175,8 +175,8 @@ class Engine:
         """Deliver a Ctrl-C to a command. May be called by a signal handler."""
         job.relay.arrived += 1
         self.soon(job.interrupt)
-        # Sets no event: the handler may have interrupted a holder of the event's lock, in this same
-        # thread.
+        # Sets no event: the handler may have interrupted code, in this same thread, that holds the
+        # event's lock.
         job.abandoned = job.relay.arrived >= _PATIENCE
 
     def soon(self, function: Callable[[], None]) -> None:

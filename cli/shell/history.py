@@ -19,8 +19,8 @@ def holds_secret(line: str) -> bool:
 
 
 class History(FileHistory):
-    """Lines typed, kept for the next shell; those with a secret for this one only. Raises OSError
-    if it is not writable."""
+    """Typed lines, which are kept for the next shell. Lines with a secret are kept only for this
+    one. Raises OSError if the file is not writable."""
 
     def __init__(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -41,13 +41,13 @@ class History(FileHistory):
 
 
 def _shorten(path: str, size: int) -> None:
-    """Drop the older half of a file that has become too large."""
+    """Remove the older half of a file that has become too large."""
     if size <= _BYTES_MAX:
         return
     with open(path, "rb") as file:
         file.seek(size - _BYTES_MAX // 2)
         newer = file.read()
-    # Each entry starts with its time, on a line of its own.
+    # each entry starts with its time, on a line of its own
     newer = newer[newer.find(b"\n# ") + 1 :]
     scratch = f"{path}.{os.getpid()}"
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

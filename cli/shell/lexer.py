@@ -1,5 +1,5 @@
-"""Colours for the line being typed: known and unknown commands, options, quotes, and where output
-goes."""
+"""Colors for the line being typed: known and unknown commands, options, quotes, and the destination
+of the output."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _OWN = frozenset(("use", "exit", "quit", "clear", "pk"))
 
 
 class LineLexer(Lexer):
-    """Styles: `class:command`, `unknown`, `option`, `quote`, `own` (the shell's words),
+    """Uses the styles `class:command`, `unknown`, `option`, `quote`, `own` (the shell's words) and
     `output`."""
 
     def __init__(self, root: Group) -> None:

@@ -1,8 +1,8 @@
-r"""Runs a line typed in the shell: pk's commands, and the few words of the shell itself.
+"""Runs a line typed in the shell: pk's commands, and the few words of the shell itself.
 
-Ctrl-C ends a running command and never the shell. So SIGINT has one handler for the life of the
-shell, which is set to the action needed: pass the signal to the command in the engine, or raise
-KeyboardInterrupt in one that runs in this thread, or nothing.
+Ctrl-C ends a running command and never the shell. So SIGINT has one handler as long as the shell
+runs. It is set to the action needed: pass the signal to the command in the engine, raise
+KeyboardInterrupt in a command that runs in this thread, or do nothing.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ _AGAIN_S = 0.01
 
 
 class Shell:
-    """The state of a shell: its cluster, what `use` has set, its engine."""
+    """The state of a shell: its cluster, the settings of `use`, and its engine."""
 
     def __init__(self, settings: Settings, *, interactive: bool) -> None:
         self.settings = settings
@@ -89,7 +89,7 @@ class Shell:
 
     def _interrupted(self, _number: int, frame: FrameType | None) -> None:
         if self._on_interrupt is raise_interrupt and _in_finalizer(frame):
-            # Python prints a finalizer's exception, and continues.
+            # Python prints the exception of a finalizer, and continues.
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
         elif self._on_interrupt is not None:
             self._on_interrupt()
@@ -98,7 +98,7 @@ class Shell:
 
     @contextlib.contextmanager
     def on_interrupt(self, function: Callable[[], None]) -> Generator[None]:
-        """Set what Ctrl-C does in the block."""
+        """Set the effect of Ctrl-C during the block."""
         before, self._on_interrupt = self._on_interrupt, function
         try:
             if self._early_interrupt:
@@ -111,8 +111,8 @@ class Shell:
     # what a line does
 
     def run_line(self, text: str) -> bool:
-        """Run a line of commands separated by `;` and `&&`; False if it ends the shell. `last_code`
-        is the exit code of the last command that ran."""
+        """Run a line of commands separated by `;` and `&&`. Returns False if the line ends the
+        shell. `last_code` is the exit code of the last command that ran."""
         self._running, self._early_interrupt = True, False
         try:
             return self._run_commands(text)
@@ -156,7 +156,7 @@ class Shell:
         return True
 
     def _own(self, text: str) -> bool:
-        """Run one of the shell's own words; False if the line is a command."""
+        """Run one of the shell's own words. Returns False if the line is a command."""
         word, *rest = text.split()
         if word == "use":
             self._use(split_line(text).words[1:])
@@ -210,8 +210,8 @@ class Shell:
         return "; did you mean " + " or ".join(f"`use {kind} {name}`" for kind in kinds) + "?"
 
     def _known(self, kind: str, names: list[str]) -> str | None:
-        """The name given, if any. Warns if the shell does not know it, but accepts it: it may not
-        exist yet."""
+        """The given name, if any. Warns if the shell does not know the name, but accepts it, since
+        it may be created later."""
         if not names:
             return None
         known = self._names(kind)
@@ -248,7 +248,7 @@ class Shell:
     @contextlib.contextmanager
     def _redirected(self, line: Line) -> Generator[tuple[BinaryIO | None, bool | None]]:
         """The destination of standard output, and whether it is a terminal (None: to be detected).
-        A program that fails is the failure of a command that succeeds."""
+        If a program fails, a command that succeeded fails too."""
         if line.file is not None:
             with open(os.path.expanduser(line.file), "ab" if line.append else "wb") as file:
                 yield file, False
@@ -291,7 +291,7 @@ class Shell:
             self._show(text)
 
     def _show(self, text: bytes) -> None:
-        """Write text, through the pager if it is tall."""
+        """Write text, through the pager if it is too tall for the screen."""
 
         def write(streams: Streams) -> None:
             streams.out.write(text)
@@ -312,8 +312,8 @@ class Shell:
         return self._run_on(parsed, line, streams)
 
     def _held(self, run: Callable[[Streams], Any], *, through: bool = False) -> int:
-        """Run with output held back until it is clear whether it fits the screen; with `through`,
-        write at once."""
+        """Run with the output held back until it is clear whether it fits the screen; with
+        `through`, write immediately."""
         if not self.interactive:
             return int(run(Streams(stdin=self.stdin)) or 0)
         held = HeldOutput(through=through)
@@ -344,7 +344,7 @@ class Shell:
             handler = _watched(handler, line.watch_s, in_thread=node.blocking)
         elif node.blocking:
             return self._run_here(handler, context)
-        # A script's command fails as `pk` does: there is no user who could wait.
+        # In a script, a command fails as it does in `pk`, since no user is waiting.
         retried = self.interactive and not node.changes and declared.screen == "held"
         job = Job(handler, context, retried=retried)
         code = self._wait(job)
@@ -363,7 +363,7 @@ class Shell:
             return reported(context, error)
 
     def _wait(self, job: Job) -> int:
-        """Wait for a command in the engine, or for the Ctrl-C that ends it; return its exit
+        """Wait for a command in the engine, or for the Ctrl-C that ends it. Returns its exit
         code."""
 
         def interrupt() -> None:
@@ -384,7 +384,7 @@ class Shell:
 
     def filled(self, words: list[str]) -> list[str]:
         """`words`, completed with the topic or group of `use` if the command takes it from there
-        and none is named."""
+        and the line names none."""
         from pk.cli.command_line.completion.candidates import locate
 
         place = locate(tree(), words)
@@ -413,16 +413,16 @@ def _watched(
 
 
 async def _nothing(session: object) -> None:
-    """No refreshes: a script has no toolbar and no completion."""
+    """Do nothing: a script needs no refreshes, as it has neither toolbar nor completion."""
 
 
 def _say(text: str) -> None:
-    """Write a line to standard error, escaped: it may contain names from the cluster."""
+    """Write a line to standard error, escaped, since it may contain names from the cluster."""
     sys.stderr.write(f"{escaped_lines(text)}\n")
 
 
 def raise_interrupt() -> None:
-    """The effect of Ctrl-C on a command in this thread."""
+    """Raise KeyboardInterrupt, as the effect of Ctrl-C on a command in this thread."""
     raise KeyboardInterrupt
 
 
@@ -439,7 +439,8 @@ def _leave(number: int, _frame: object) -> None:
 
 
 def _switched(now: bool, words: list[str]) -> bool:
-    """The new state of a switch: as given, else the opposite. Raises UsageError."""
+    """The new state of a switch: the given one, or the opposite of the current one. Raises
+    UsageError."""
     match words:
         case []:
             return not now

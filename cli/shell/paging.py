@@ -1,8 +1,8 @@
-"""The output of a command in the shell: held back until it is clear whether it fits the screen,
-then printed, or passed to a pager.
+"""The output of a command in the shell. It is held back until it is clear whether it fits the
+screen, and then printed, or passed to a pager.
 
 Output and error messages must stay in order, so a message to standard error releases all held
-output; so does a command that takes long. All later output goes straight through.
+output. So does a command that takes long. All later output is written immediately.
 """
 
 import sys
@@ -15,12 +15,12 @@ from pk.cli.terminal.pager import is_tall, page
 HOLD_S = 1.0
 _HELD_MAX = 32 << 20
 _PROMPT_LINES = 3
-"""The prompt, the toolbar and a line between."""
+"""The lines of the prompt and the toolbar, and the line between them."""
 
 
 class HeldOutput:
-    """A binary stream in front of the terminal. The engine's thread writes to it, the main thread
-    reads its state."""
+    """A binary stream in front of the terminal. The engine's thread writes to it, and the main
+    thread reads its state."""
 
     def __init__(self, *, through: bool = False) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,8 @@ class HeldOutput:
         self._since: float | None = None
         self._through = through
         self.open_line = False
-        """Whether the last line is incomplete: the prompt would follow it on the same line."""
+        """Whether the last line is incomplete, so that the prompt would follow it on the same
+        line."""
 
     def write(self, data: bytes) -> int:
         """Hold `data` back, or write it."""
@@ -50,11 +51,11 @@ class HeldOutput:
             sys.stdout.buffer.flush()
 
     def fileno(self) -> int:
-        """The terminal's, so that its size can be found."""
+        """The descriptor of the terminal, so that its size can be found."""
         return sys.stdout.fileno()
 
     def isatty(self) -> bool:
-        """True: it stands in for a terminal."""
+        """True, since the stream replaces a terminal."""
         return True
 
     def release(self) -> None:
@@ -67,12 +68,12 @@ class HeldOutput:
                 self._held.clear()
 
     def release_if_late(self) -> None:
-        """Release output that has been held for long: the command is not about to end."""
+        """Release output that has been held for long, since the command will not end soon."""
         if self._since is not None and time.monotonic() - self._since > HOLD_S:
             self.release()
 
     def finish(self, *, paged: bool) -> None:
-        """The command has ended: shows the held output, in a pager if `paged` and it is too
+        """Show the held output at the end of a command, in a pager if `paged` and it is too
         tall."""
         with self._lock:
             data, self._held, self._through = bytes(self._held), bytearray(), True

@@ -1,5 +1,5 @@
-"""The shell at a terminal: prompt, completion menu, toolbar and history; and a plain line reader
-for dumb terminals."""
+"""The shell at a terminal: prompt, completion menu, toolbar and history. For terminals without
+cursor control, a plain line reader."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ _PROMPT_NAMES = 28
 
 
 def cluster_of(shell: "Shell") -> str:
-    """The cluster's name in the prompt: its profile, else its first address."""
+    """The cluster's name in the prompt: that of its profile, or else its first address."""
     profile = shell.settings.profile
     return profile.name if profile else shell.settings.bootstrap.split(",")[0]
 
@@ -36,8 +36,8 @@ def prompt_of(shell: "Shell") -> str:
 
 
 def prompt_parts(shell: "Shell") -> tuple[str, str, str]:
-    """The cluster, topic and group; the exit code of the last line if it failed; the end of the
-    prompt."""
+    """The parts of the prompt: the cluster, topic and group; the exit code of the last line if it
+    failed; the end."""
     cache = shell.cache
     parts = [cut_middle(cluster_of(shell), _PROMPT_NAMES)]
     if cache.topic:
@@ -48,8 +48,8 @@ def prompt_parts(shell: "Shell") -> tuple[str, str, str]:
 
 
 def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
-    """Cluster, brokers, health, controller, and the age of the names; abbreviated if the terminal
-    is narrow."""
+    """The toolbar: cluster, brokers, health, controller, and the age of the names, abbreviated if
+    the terminal is narrow."""
     profile = shell.settings.profile
     cluster = shell.settings.cluster_name
     facts = _facts(shell)
@@ -60,7 +60,7 @@ def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
         if room < min(len(cluster), 24):
             facts[i] = (short, short, style)
             room += len(long) - len(short)
-    while room < min(len(cluster), 12) and facts:  # what matters most comes first
+    while room < min(len(cluster), 12) and facts:  # the most important parts come first
         room += 3 + len(facts.pop()[0])
     name = f" {cut_middle(cluster, max(room, 1))} "
     parts: StyleAndTextTuples = [
@@ -74,7 +74,7 @@ def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
 
 
 def _facts(shell: "Shell") -> list[tuple[str, str, str]]:
-    """The parts of the toolbar: long form, short form, and style."""
+    """The parts of the toolbar: long form, short form and style."""
     cache = shell.cache
     facts: list[tuple[str, str, str]] = []
     if cache.error is not None:
@@ -116,7 +116,7 @@ def _style_rules() -> dict[str, str]:
 
 
 def interact(shell: "Shell") -> None:
-    """Read and run lines until the end of input."""
+    """Read and run lines until the end of the input."""
     profile = shell.settings.profile
     name = shell.settings.cluster_name
     guard = f", guarded as {profile.guard}" if profile and profile.guard != "confirm" else ""
@@ -176,10 +176,9 @@ def _read_with_editor(shell: "Shell") -> None:
     shell.cache.changed = lambda: _offer_again(prompts.app)
     while True:
         try:
-            # On a low screen, the space for the menu would scroll away the last output.
+            # On a low screen, the space for the menu would scroll the last output off the screen.
             prompts.reserve_space_for_menu = min(8, os.get_terminal_size().lines // 3)
-            # Ctrl-C is a key here. A signal from another process goes to the shell's handler, which
-            # ignores it.
+            # Ctrl-C is a key here. The shell's handler ignores a signal from another process.
             text = prompts.prompt(message, handle_sigint=False)
         except KeyboardInterrupt:
             continue
@@ -191,7 +190,7 @@ def _read_with_editor(shell: "Shell") -> None:
 
 
 def _offer_again(app: "Application[str]") -> None:
-    """Names arrived during typing: updates the menu, unless the user is choosing from it.
+    """Update the menu if names arrived during typing, unless the user is choosing from it.
 
     Called in the engine's thread.
     """

@@ -1,4 +1,4 @@
-r"""`\G`: a result with a line for each value, for rows that are too wide to read."""
+r"""`\G`: shows a result with a line for each value, for rows that are too wide to read."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from pk.cli.terminal.text import escaped_lines
 
 
 def vertical(listing: Listing, options: OutputOptions) -> bytes:
-    """The rows below each other, each with a heading and a line for each column."""
-    # Like wide, it shows every column: there is space.
+    """Show the rows below each other, each with a heading and a line for each column."""
+    # like `wide`, it shows every column, since there is space
     listing = narrow(listing, options._replace(format="wide"))
     names = [title(column) for column in listing.columns]
     width = max(map(len, names), default=0)
@@ -28,7 +28,7 @@ def _entry(name: str, column: Column, value: Any) -> list[str]:
 
 
 class VerticalContext(Context):
-    """A context that shows lists this way."""
+    """A context that shows lists with a line for each value."""
 
     def show(self, listing: Listing) -> None:
         """Part of Context."""

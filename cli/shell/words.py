@@ -1,4 +1,4 @@
-"""Parses a line of the shell: words, repetition, redirection, and the word under the cursor."""
+"""Parses a line of the shell: words, repetition, redirection, and the word at the cursor."""
 
 import re
 import shlex
@@ -27,8 +27,8 @@ class Line(NamedTuple):
 
 
 def split_line(text: str) -> Line:
-    r"""Split words as a POSIX shell does; `\w N` or `\G`, and `> FILE`, `>> FILE` or `| COMMAND`
-    may follow, and a comment after `#`.
+    r"""Split a line into words, as a POSIX shell does. `\w N` or `\G` may follow, then `> FILE`,
+    `>> FILE` or `| COMMAND`, and a comment after `#`.
 
     Raises UsageError.
     """
@@ -54,8 +54,8 @@ def split_commands(text: str) -> list[tuple[str, str]]:
     """The commands of a line separated by `;` and `&&`, each with the separator before it (empty
     for the first).
 
-    Inside quotes, within a word (`a;b`), and after a `|` or `#`, neither separates: there the text
-    is a program's or a comment.
+    Neither separates inside quotes, within a word (`a;b`), and after a `|` or `#`, since the text
+    there belongs to a program or a comment.
     """
     found: list[tuple[str, str]] = []
     quote, start, before = "", 0, ""
@@ -79,7 +79,7 @@ def split_commands(text: str) -> list[tuple[str, str]]:
 
 
 def joined(lines: Iterable[str]) -> Iterator[str]:
-    """The lines; one that ends in a backslash is joined with the next."""
+    """The lines, with a line that ends in a backslash joined to the next."""
     whole = ""
     for line in lines:
         if line.endswith("\\"):
@@ -118,7 +118,7 @@ def _split(text: str) -> list[str]:
 
 
 def _without_comment(text: str) -> str:
-    """The line up to a `#` that starts a word; a `#` after a `|` is the program's."""
+    """The line up to a `#` that starts a word; a `#` after a `|` belongs to the program."""
     position = _first(text, "#|")
     return text if position is None or text[position] == "|" else text[:position]
 
@@ -129,7 +129,7 @@ def _redirect(text: str) -> int | None:
 
 
 def _first(text: str, marks: str) -> int | None:
-    """The index of the first of these characters that starts a word, outside quotes."""
+    """The index of the first of these characters that starts a word outside quotes."""
     quote = ""
     for i, char in enumerate(text):
         if quote:
@@ -144,7 +144,7 @@ def _first(text: str, marks: str) -> int | None:
 
 def parted(text: str) -> tuple[list[str], str, str]:
     """The complete words before the cursor, the part of the next one, and the open quote (empty if
-    none is)."""
+    there is none)."""
     words: list[str] = []
     current = ""
     quote = ""
@@ -168,7 +168,7 @@ def parted(text: str) -> tuple[list[str], str, str]:
 
 
 def quoted(word: str, quote: str) -> str:
-    """`word` quoted so that the shell reads it as one word, after an open `quote` if there is
+    """Quote `word` so that the shell reads it as one word, after an open `quote` if there is
     one."""
     if quote:
         return word

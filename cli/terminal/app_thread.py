@@ -1,4 +1,4 @@
-"""An application of prompt-toolkit in a thread of its own, beside trio's loop."""
+"""Runs a prompt-toolkit application in a thread of its own, beside trio's loop."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,23 +12,23 @@ T = TypeVar("T")
 
 
 class AppThread:
-    """Runs an application, and reaches it from other threads."""
+    """Runs an application, and calls functions in its thread."""
 
     def __init__(self) -> None:
         self.app: Application[Any] | None = None
-        """The code that makes the application sets it."""
+        """The application, set by the code that makes it."""
 
         self.leaving = False
         """Whether the application must end, with EOFError."""
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call `function`, which runs the application, in the thread. If this is cancelled, the
-        application ends, and restores the terminal."""
-        # Reset here and not in the thread: a Ctrl-C may come before the thread starts.
+        """Call `function`, which runs the application, in the thread. If the call is cancelled, the
+        application ends and restores the terminal."""
+        # Reset here and not in the thread, since a Ctrl-C may come before the thread starts.
         self.leaving = False
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._leave_when_cancelled)
-            # A thread that has started is waited for, also after a cancellation.
+            # A thread that has started is waited for, even after a cancellation.
             found = await trio.to_thread.run_sync(function)
             nursery.cancel_scope.cancel()
             return found
@@ -41,12 +41,13 @@ class AppThread:
             self.call(_leave)
 
     def begin(self) -> None:
-        """End the application if it must end already; for `pre_run`."""
+        """End the application if it must already end; for `pre_run`."""
         if self.leaving and self.app is not None:
             self.app.exit(exception=EOFError)
 
     def call(self, function: "Callable[[Application[Any]], object]") -> bool:
-        """Call `function` in the application's thread; return False if it is not running."""
+        """Call `function` in the application's thread. Returns False if the application does not
+        run."""
         app = self.app
         loop = app.loop if app is not None else None
         if app is None or loop is None or not app.is_running:
@@ -54,7 +55,7 @@ class AppThread:
         try:
             loop.call_soon_threadsafe(function, app)
         except RuntimeError:
-            return False  # it has ended just now
+            return False  # the application has just ended
         return True
 
 

@@ -9,7 +9,7 @@ from pk.cli.exits import CommandError, Refused
 _FOR_TERMINALS = frozenset(
     ("vi", "vim", "nvim", "view", "nano", "pico", "emacs", "joe", "mcedit", "micro", "hx", "kak")
 )
-"""Editors that need a terminal; without one they fill a log with escape sequences, or hang."""
+"""Editors that need a terminal. Without one, they fill a log with escape sequences, or hang."""
 
 
 def _editor() -> str:

@@ -1,11 +1,11 @@
-"""A terminal that `pk top` and `-w` fill, with prompt-toolkit.
+"""The whole terminal, for `pk top` and `-w`, with prompt-toolkit.
 
-prompt-toolkit has the terminal in a thread of its own: it reads keys, draws what has changed, and
-restores the terminal however the block ends. The command stays in trio's loop, which keys and
-changes of the size reach as calls, in order.
+prompt-toolkit uses the terminal in a thread of its own: it reads keys, draws changes, and restores
+the terminal however the block ends. The command stays in trio's loop, which gets keys and changes
+of the size as calls, in order.
 
-The terminal is in raw mode, in which Ctrl-C and Ctrl-Z are keys. They are made signals again, so
-that they end or stop the program as they do elsewhere, even if its loop hangs.
+The terminal is in raw mode, in which Ctrl-C and Ctrl-Z are keys. They are converted back to
+signals, so that they end or suspend the program as usual, even if its loop hangs.
 """
 
 import io
@@ -62,12 +62,12 @@ _NAMES: Final = {
     "c-p": "up",
     "c-u": "clear",
 }
-"""prompt-toolkit's names of keys, and ours."""
+"""prompt-toolkit's names of keys → pk's names."""
 
 _ESCAPE_S: Final = 0.05
 """The start of a key's sequence is the escape key if nothing follows within this time."""
 _SIZE_S: Final = 0.1
-"""How often the size is compared: SIGWINCH reaches only the main thread."""
+"""How often the size is checked, since SIGWINCH reaches only the main thread."""
 _STOP_S: Final = 1.0
 """How long Ctrl-Z waits for the terminal to be restored."""
 
@@ -79,7 +79,7 @@ class FullScreen:
         self, streams: Streams, pressed: Callable[[str], None], resized: Callable[[], None]
     ) -> None:
         """`pressed` is called with the name of a key (`a`, `enter`, `page-down`), and `resized`
-        when the size has changed; both in trio's loop."""
+        when the size has changed, both in trio's loop."""
         self._streams = streams
         self._pressed = pressed
         self._resized = resized
@@ -96,7 +96,7 @@ class FullScreen:
         return self._streams.width, self._streams.height
 
     def draw(self, lines: Sequence[Line | str]) -> None:
-        """Draw these lines from the top left corner. A text may have colours (as escape sequences);
+        """Draw these lines from the top left corner. A text may have colors (as escape sequences);
         a longer line is cut."""
         self._lines = lines
         self._thread.call(lambda app: app.invalidate())
@@ -107,7 +107,7 @@ class FullScreen:
 
     @asynccontextmanager
     async def shown(self) -> AsyncGenerator[None]:
-        """Fill the terminal during the block, which is cancelled if the terminal has gone."""
+        """Fill the terminal during the block. If the terminal goes away, the block is cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._show, nursery.cancel_scope)
             nursery.start_soon(self._follow_size)
@@ -131,7 +131,7 @@ class FullScreen:
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(function, *values)
 
-    # Ctrl-Z; in the main thread
+    # Ctrl-Z, in the main thread
 
     def _give_back(self) -> None:
         self._restored.clear()
@@ -150,7 +150,7 @@ class FullScreen:
 
         async with in_terminal():
             self._restored.set()
-            # The process is stopped during this wait. Nothing else has to happen in this thread.
+            # The process is suspended during this wait. This thread has nothing else to do.
             self._continues.wait(_STOP_S)
 
     def _run(self) -> None:
@@ -207,7 +207,7 @@ class FullScreen:
             if self._interrupted:
                 store_typeahead(event.app.input, event.key_sequence)
             elif time.monotonic() < self._skips_until:
-                if len(key.key) == 1 and "@" <= key.key <= "~":  # ends a sequence
+                if len(key.key) == 1 and "@" <= key.key <= "~":  # the end of a sequence
                     self._skips_until = 0.0
             elif name := _NAMES.get(key.key):
                 self._in_loop(self._pressed, name)
@@ -219,7 +219,7 @@ class FullScreen:
 
         for name in ("<any>", *_NAMES):
             keys.add(name)(press)
-        # prompt-toolkit returns a sequence that it does not know as an escape and single letters.
+        # prompt-toolkit returns an unknown sequence as an escape and single letters.
         keys.add("escape", "[")(skip)
         keys.add("escape", "O")(skip)
 

@@ -1,13 +1,13 @@
-"""Ctrl-C while pk starts or exits, with nothing to clean up; and how a process that Ctrl-C ended
-dies.
+"""Handles Ctrl-C while pk starts or exits, with nothing to clean up, and makes an interrupted
+process die of the signal.
 
-Python turns Ctrl-C into a KeyboardInterrupt wherever it is, which is right while a command runs.
-During the imports before, or while the interpreter shuts down, nothing catches it, and the user
-gets a traceback. There the process simply ends. This module imports so little that Ctrl-C hardly
-ever hits it.
+Python raises KeyboardInterrupt wherever Ctrl-C arrives, which is right while a command runs. During
+the imports before that, or while the interpreter shuts down, nothing catches the exception, and the
+user gets a traceback. In those phases, the process simply ends. This module imports so little that
+Ctrl-C hardly ever arrives before it is loaded.
 
-A process that Ctrl-C ended dies of SIGINT, after it has cleaned up. A shell shows exit code 130
-either way, but its loop ends only if the child died of the signal.
+A process that Ctrl-C ended dies of SIGINT, after it has cleaned up. A shell shows exit code 130 in
+either case, but a loop in the shell ends only if the child died of the signal.
 """
 
 import atexit
@@ -33,14 +33,14 @@ def _end(*_: object) -> None:
 
 
 def note_signal(number: int) -> None:
-    """Remember that SIGTERM or SIGHUP ends the command: it then exits with 130, instead of dying of
+    """Record that SIGTERM or SIGHUP ends the command, which then exits with 130 instead of dying of
     SIGINT."""
     global _another_signal
     _another_signal = _another_signal or number != signal.SIGINT
 
 
 def die_at_exit_of_interrupt(code: int) -> int:
-    """Make a process with the exit code of Ctrl-C die of SIGINT at its very end; return the
+    """Make a process with the exit code of Ctrl-C die of SIGINT at its very end. Returns the
     code."""
     global _end_code
     _end_code = code
@@ -60,16 +60,16 @@ def _die_if_interrupted() -> None:
 
 
 def end_on_interrupt() -> None:
-    """Make Ctrl-C end the process at once, instead of raising KeyboardInterrupt. A process that
-    ignores it, such as a background command of a script, still ignores it. Call it in the main
+    """Make Ctrl-C end the process immediately, instead of raising KeyboardInterrupt. A process that
+    ignores SIGINT, such as a background command of a script, still ignores it. Call it in the main
     thread."""
-    atexit.register(_die_if_interrupted)  # registered first, so it runs last
+    atexit.register(_die_if_interrupted)  # registered first, so that it runs last
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 class RaisingInterrupts:
-    """During the block, Ctrl-C raises KeyboardInterrupt instead of ending the process."""
+    """Makes Ctrl-C raise KeyboardInterrupt during the block, instead of ending the process."""
 
     _taken = False
 

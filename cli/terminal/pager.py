@@ -1,4 +1,4 @@
-"""Output that is taller than the terminal, through the user's pager."""
+"""Shows output that is taller than the terminal in the user's pager."""
 
 import os
 import re
@@ -12,7 +12,7 @@ _CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 _LESS = "-FRSX"
 _LESS_PROMPT = r"-Psspace\: next page, /\: search, q\: quit ?e(END).$"
-"""The default prompt of less is a colon, which does not say that q leaves."""
+"""The default prompt of less is a colon, which does not say that q quits."""
 
 
 def paged(text: str) -> bool:
@@ -32,7 +32,7 @@ def is_tall(data: bytes, spare: int) -> bool:
 
 
 def page(data: bytes) -> bool:
-    """Show `data` with $PK_PAGER, $PAGER or less; False if none of them starts."""
+    """Show `data` with $PK_PAGER, $PAGER or less. Returns False if none of them starts."""
     if os.environ.get("TERM", "dumb") in ("dumb", ""):
         return False
     named = (os.environ.get(name, "").strip() for name in ("PK_PAGER", "PAGER"))
@@ -57,7 +57,7 @@ def page(data: bytes) -> bool:
             process.stdin.write(data)
             process.stdin.close()
         except BrokenPipeError:
-            pass  # the pager was closed early
+            pass  # the user closed the pager early
         process.wait()
     finally:
         if before is not None:
@@ -73,6 +73,6 @@ def _is_interactive() -> bool:
 
 
 def height_of(data: bytes, columns: int) -> int:
-    """How many screen lines `data` takes."""
+    """The number of screen lines that `data` needs."""
     lines = _CODES.sub(b"", data).removesuffix(b"\n").split(b"\n")
     return sum(1 + max(len(line.decode(errors="replace")) - 1, 0) // columns for line in lines)

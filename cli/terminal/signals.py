@@ -1,5 +1,5 @@
-"""Ctrl-C as an event, for commands that leave something behind and must ask what to do with it; and
-SIGTERM and SIGHUP as equivalents of Ctrl-C, for all commands."""
+"""Delivers Ctrl-C as an event, for commands that leave something behind and must ask what to do
+with it. For all commands, SIGTERM and SIGHUP are equivalent to Ctrl-C."""
 
 import signal
 import threading
@@ -18,13 +18,14 @@ from pk.net.endings import drop_dead_terminal, ending_signals
 
 
 class Interrupts:
-    """The signals (SIGINT, SIGTERM, SIGHUP) that arrived while they were listened for."""
+    """The signals (SIGINT, SIGTERM, SIGHUP) that have arrived during a block that listens."""
 
     def __init__(self, signals: AsyncIterator[int] | None) -> None:
         self._signals = signals
 
     async def or_until(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Run `work` to its end or to the next signal. True: it was interrupted."""
+        """Run `work` to its end or until the next signal. Returns True if a signal interrupted
+        it."""
         if self._signals is None:
             await work()
             return False
@@ -54,22 +55,22 @@ class Relay:
     def __init__(self) -> None:
         self._listeners: list[trio.MemorySendChannel[int]] = []
         self.arrived = 0
-        """How many Ctrl-C the shell has received while the command ran."""
+        """The number of Ctrl-C that the shell has received while the command ran."""
 
         self.for_main_thread: SimpleQueue[Callable[[], object]] = SimpleQueue()
         """Calls that the shell makes in the main thread while it waits for the command."""
 
     async def handled_by_main_thread(self) -> None:
-        """Return once the main thread has handled each signal that arrived before this call, so
-        that `arrived` counts it."""
+        """Wait until the main thread has handled each signal that arrived before this call, so that
+        `arrived` counts it."""
         handled = trio.Event()
         token = trio.lowlevel.current_trio_token()
         self.for_main_thread.put(lambda: token.run_sync_soon(handled.set))
         await handled.wait()
 
     def passes_on(self) -> bool:
-        """Deliver a Ctrl-C to the latest listener; False if there is none. Called in the loop's
-        thread."""
+        """Deliver a Ctrl-C to the latest listener. Returns False if there is none. Called in the
+        loop's thread."""
         if not self._listeners:
             return False
         try:
@@ -90,13 +91,13 @@ class Relay:
 
 
 RELAY: ContextVar[Relay | None] = ContextVar("RELAY", default=None)
-"""Delivers Ctrl-C to a command that runs outside the main thread."""
+"""The relay of a command that runs outside the main thread; it delivers Ctrl-C."""
 
 
 @contextmanager
 def listen_for_interrupts() -> Generator[Interrupts]:
     """Receive SIGINT, SIGTERM and SIGHUP as events. The shell's loop is not in the main thread, so
-    there Ctrl-C arrives through the shell's relay."""
+    Ctrl-C arrives there through the shell's relay."""
     if threading.current_thread() is not threading.main_thread():
         relay = RELAY.get()
         if relay is None:
@@ -111,8 +112,8 @@ def listen_for_interrupts() -> Generator[Interrupts]:
 
 @contextmanager
 def receive_signals(*numbers: int) -> Generator[AsyncIterator[int]]:
-    """The signals that arrive during the block, as `trio.open_signal_receiver` has them. Call it in
-    the main thread. It counts the signals that end a command, for `TypedBeforeInterrupt`."""
+    """Receive the signals that arrive during the block, like `trio.open_signal_receiver`, and count
+    those that end a command, for `TypedBeforeInterrupt`. Call it in the main thread."""
     with trio.open_signal_receiver(*numbers) as signals:
         for number in numbers:
             signal.signal(number, _counting(signal.getsignal(number)))
@@ -128,7 +129,7 @@ def _counting(handler: Any) -> Callable[[int, FrameType | None], None]:
 
 
 _arrived = 0
-"""How many signals that end a command have arrived in the main thread."""
+"""The number of signals that end a command that have arrived in the main thread."""
 
 
 def _note_arrival(number: int) -> None:
@@ -139,8 +140,7 @@ def _note_arrival(number: int) -> None:
 class TypedBeforeInterrupt:
     """Waits for input typed on the terminal `fd`, up to the next Ctrl-C. Later input does not
     belong to the command, even if the loop sees it before the signal: it stays in the terminal for
-    the next reader, such as the shell.
-    """
+    the next program that reads, such as the shell."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -152,8 +152,7 @@ class TypedBeforeInterrupt:
         return _arrived if self._relay is None else self._relay.arrived
 
     async def wait(self) -> None:
-        """Return when there is something to read. After Ctrl-C it never returns: the command is
-        cancelled."""
+        """Wait for input. After Ctrl-C, this never returns, and the command is cancelled."""
         await trio.lowlevel.wait_readable(self._fd)
         if self._relay is not None:
             await self._relay.handled_by_main_thread()
@@ -163,17 +162,17 @@ class TypedBeforeInterrupt:
 
 _SOON_S = 0.2
 _LATE_S = 2.0
-"""How long the loop may take to notice a signal: in the command's own code, and in that of its
-other tasks."""
+"""How long the loop may take to notice a signal, in the code of the command or of its other
+tasks."""
 
 _AGAIN_S = 0.05
 
 
 class _Ending:
-    """Ends the command that this task runs, at the next point where it waits for something.
+    """Ends the command that this task runs, at the next point at which it waits.
 
     A KeyboardInterrupt at an arbitrary point could break a nursery that is being opened, or a
-    client that other tasks use and the final steps still need. It is raised at once only if the
+    client that other tasks use and the final steps still need. It is raised immediately only if the
     loop does not notice the signal, since the command computes for long or a write blocks; and
     never inside trio, or while a context manager is entered or left.
     """
@@ -253,7 +252,7 @@ def _running_task() -> trio.lowlevel.Task | None:
 
 
 def _is_delicate(frame: FrameType | None, task: trio.lowlevel.Task) -> bool:
-    """Whether an exception there would break what other code relies on."""
+    """Whether an exception at this point would break what other code relies on."""
     if trio.lowlevel.currently_ki_protected():
         return True
     while frame is not None and frame is not task.coro.cr_frame:

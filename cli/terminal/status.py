@@ -1,8 +1,8 @@
-"""The status of a command that runs, on standard error: a line, a bar or a table, drawn by rich,
-and removed before other output.
+"""The status of a running command on standard error: a line, a bar or a table, drawn by rich, and
+removed before other output.
 
-rich is imported with the first line, after a second or two: a command that finishes at once does
-not pay for it.
+rich is imported with the first status, after a second or two, so that a fast command does not
+import it.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Status:
-    """A place on the terminal that each new text replaces."""
+    """A place on the terminal at which each new text replaces the previous one."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -38,7 +38,7 @@ class Status:
         self._live.update(what, refresh=True)
 
     def clear(self) -> None:
-        """Remove it."""
+        """Remove the status."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()

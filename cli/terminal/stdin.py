@@ -2,8 +2,8 @@
 
 Python records a signal and runs its handler between two steps of its own code. If the signal
 arrives in the microseconds before a read blocks, the handler runs only after the next line is
-typed. So this blocks in a `select` that also watches the pipe to which Python writes each signal's
-number.
+typed. Therefore this module blocks in a `select` that also watches the pipe to which Python writes
+each signal's number.
 """
 
 import os
@@ -18,12 +18,12 @@ READ_BYTES = 1 << 16
 
 
 def wait_for_input(source: IO[bytes]) -> None:
-    """Return when `source`, with an empty buffer, is readable or at its end; run signal handlers
-    while it waits, and raise their errors."""
+    """Wait until `source`, whose buffer is empty, is readable or at its end. Meanwhile, run signal
+    handlers, and raise their errors."""
     try:
         fd = source.fileno()
     except OSError:
-        return  # not a system file: all its data is there
+        return  # not a system file, so all its data is available
     if threading.current_thread() is not threading.main_thread():
         return  # no signal is handled here
     heard, tell = os.pipe()
@@ -40,7 +40,7 @@ def wait_for_input(source: IO[bytes]) -> None:
 
 
 def lines_of(source: BinaryIO) -> Iterator[bytes]:
-    """Each line, with its end, as soon as it is complete."""
+    """Yield each line, with its end, as soon as it is complete."""
     rest = b""
     while True:
         wait_for_input(source)

@@ -1,12 +1,12 @@
-"""The standard output of the process: opened if it was closed, written whole, and dropped when its
-reader has gone."""
+"""The standard output of the process: opened if it was closed, written completely, and dropped once
+its reader has closed it."""
 
 import sys
 
 
 def open_closed() -> None:
     """Open the null device for each standard stream that was closed (`>&-`), so that no file or
-    socket of ours takes its number."""
+    socket of pk gets its number."""
     import os
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -16,7 +16,7 @@ def open_closed() -> None:
 
 def write_whole() -> None:
     """Make standard output write everything. PYTHONUNBUFFERED makes it a raw file, which may write
-    only a part when a signal comes."""
+    only a part when a signal arrives."""
     import io
 
     old = sys.stdout
@@ -30,7 +30,7 @@ def write_whole() -> None:
 
 
 def print_out(text: str) -> int:
-    """Print a whole text; the exit code. A reader that has gone is no error."""
+    """Print a whole text. Returns the exit code. A closed reader is not an error."""
     from pk.cli.exits import Exit
 
     try:
@@ -58,7 +58,7 @@ def flushed(code: int) -> int:
 
 
 def drop_output() -> None:
-    """Drop the rest of standard output: its reader has gone, which is not an error."""
+    """Drop the rest of standard output: its reader has closed it, which is not an error."""
     import os
 
     try:

@@ -1,4 +1,4 @@
-"""Standard input, output and error of a command, and which of them are terminals."""
+"""The standard input, output and error of a command, and which of them are terminals."""
 
 import os
 import sys
@@ -41,7 +41,7 @@ class Streams:
 
     @property
     def err_redraws(self) -> bool:
-        """Whether what stands on standard error can be written over: a status, a bar."""
+        """Whether text on standard error can be overwritten, as by a status or a bar."""
         return self.err_terminal and os.environ.get("TERM") != "dumb"
 
     @property
@@ -55,8 +55,8 @@ class Streams:
         return _columns(self.err)
 
     def folded(self, text: str) -> str:
-        """A sentence wrapped to the terminal on standard error; commands in it (`pk undo 3`) stay
-        whole."""
+        """A sentence wrapped for the terminal on standard error; commands in it (`pk undo 3`) stay
+        on one line."""
         return folded_sentence(text, self.err_width) if self.err_terminal else text
 
     @property

@@ -1,7 +1,7 @@
 """The table of terminal styles.
 
 A style is a text in rich's syntax: `bold red`, `dim`, `bold reverse`. rich uses it directly;
-`styled` applies it to what pk writes itself (lists of thousands of rows).
+`styled` applies it to the output that pk writes itself (lists of thousands of rows).
 """
 
 from typing import Final
@@ -19,14 +19,14 @@ _CODES: Final = {
 }
 
 COLOURS: Final = tuple(word for word, code in _CODES.items() if code.startswith("3"))
-"""All colours, also those for profiles."""
+"""All colors, including those for profiles."""
 
 RESET: Final = "\x1b[0m"
 
 
 def codes_of(style: str | None, *, colour: bool = True) -> str:
     """The numbers of a style's escape sequence, such as `1;33`; without `colour`, only those that
-    are not colours."""
+    are not colors."""
     found = [_CODES[word] for word in (style or "").split()]
     return ";".join(code for code in found if colour or not code.startswith("3"))
 

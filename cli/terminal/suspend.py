@@ -1,7 +1,7 @@
-"""Ctrl-Z while something is drawn: restores the terminal while the program is stopped.
+"""Handles Ctrl-Z while something is drawn: restores the terminal while the program is suspended.
 
-A signal handler runs in the main thread, whichever thread draws (in the shell, the engine's), and
-may interrupt a write: its output bypasses the buffers.
+The signal handler runs in the main thread, whichever thread draws (in the shell, the engine's), and
+may interrupt a write, so its output bypasses the buffers.
 """
 
 import os
@@ -15,8 +15,8 @@ _painters: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
 
 def suspend(*_: object) -> None:
-    """The SIGTSTP handler: everything drawn restores the terminal, and takes it again when the
-    program continues."""
+    """Handle SIGTSTP: restore the terminal for everything drawn, suspend, and take the terminal
+    again when the program continues."""
     for give_back, _take in reversed(_painters):
         give_back()
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -25,8 +25,8 @@ def suspend(*_: object) -> None:
 
 
 class Suspendable:
-    """Between `open` and `close`, Ctrl-Z calls `give_back` before the program stops and `take`
-    after it continues, both in the main thread."""
+    """Something drawn on the terminal. Between `open` and `close`, Ctrl-Z calls `give_back` before
+    the program is suspended and `take` after it continues, both in the main thread."""
 
     def __init__(self, give_back: Callable[[], None], take: Callable[[], None]) -> None:
         self._entry = (give_back, take)
@@ -50,8 +50,8 @@ class Suspendable:
 
 @contextmanager
 def heeding() -> Generator[None]:
-    """Handle SIGTSTP this way during the block, unless it is ignored or already handled. The shell
-    does this in the main thread, for what its engine draws."""
+    """Handle SIGTSTP with `suspend` during the block, unless it is ignored or already handled. The
+    shell does this in the main thread, for what its engine draws."""
     ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
@@ -66,7 +66,7 @@ def heeding() -> Generator[None]:
 
 
 def sends(stream: Any, data: bytes) -> Callable[[], None]:
-    """A function that sends bytes to a stream's terminal, bypassing the stream's buffer."""
+    """A function that sends bytes to the terminal of a stream, bypassing the stream's buffer."""
 
     def send() -> None:
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Tables for a terminal: columns fitted to its width, long cells folded, rows in colour.
+"""Tables for a terminal: columns fitted to its width, long cells folded, rows in color.
 
 Lists may have many thousands of rows, mostly of short ASCII words: for those, the only cost is
 padding. The width of a cell is computed only if it has other characters, and a cell is folded only
@@ -15,9 +15,9 @@ GAP = "  "
 _NARROWEST = 8
 _REVERSE = codes_of("reverse")
 _RULE = 40
-"""The length of the line between two rows in upright layout."""
+"""The length of the line between two rows in the upright layout."""
 _FEW = 20
-"""In a column of this many cells, one may be folded so that the others are not."""
+"""In a column with this many cells, one cell may be folded so that the others are not."""
 
 _SHORT_HEADS = {"PARTITION": "PART", "PARTITIONS": "PARTS"}
 
@@ -28,9 +28,9 @@ def short_head(head: str) -> str:
 
 
 def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Column widths that fit `room` including gaps: the widest columns shrink first, each down to
-    its `least`, so that a long name is folded and not the numbers beside it. The result may still
-    be too wide."""
+    """Column widths that fit `room`, including the gaps: the widest columns shrink first, each down
+    to its `least`, so that a long name is folded and not the numbers beside it. The result may
+    still be too wide."""
     found = list(widths)
     excess = room_of(found) - room
     while excess > 0:
@@ -81,8 +81,8 @@ class _Cells:
         return list(map(max, self._of_cells, map(width_of, self.heads)))
 
     def _fitted(self, room: int) -> list[int]:
-        """Fold the few cells that are much longer than the others of their column first; then
-        names; then headings, between words. That may not be enough."""
+        """Fold first the few cells that are much longer than the others of their column; then
+        names; then headings, between words. The result may still be too wide."""
         widest = self._widest()
         if room_of(widest) <= room or not self.rows:
             return widest
@@ -127,7 +127,7 @@ class _Cells:
         return list(map(pad, cells, self.widths, self.right))
 
     def head_lines(self) -> list[list[str]]:
-        """The lines of the heading; short titles are on the last."""
+        """The lines of the heading; short titles are on the last line."""
         parts = [folded(head, width) for head, width in zip(self.heads, self.widths, strict=True)]
         height = max(map(len, parts), default=1)
         parts = [[""] * (height - len(part)) + part for part in parts]
@@ -140,7 +140,7 @@ class _Cells:
 
 
 def room_of(widths: Sequence[int]) -> int:
-    """The width of a line whose cells have these widths."""
+    """The width of a line with cells of these widths."""
     return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
@@ -153,7 +153,7 @@ def _widest_line(cell: str) -> int:
 
 
 def pad(text: str, width: int, right: bool) -> str:
-    """A cell, filled with blanks to its width in columns of a terminal."""
+    """A cell, padded with spaces to its width in columns of a terminal."""
     if not text.isascii():
         width -= width_of(text) - len(text)
     return text.rjust(width) if right else text.ljust(width)
@@ -186,12 +186,13 @@ def laid_out(
     style: Callable[[int], str | None] | None = None,
     lit: Callable[[int, int], bool] | None = None,
 ) -> str:
-    r"""A table in `room` columns of a terminal, each line ended. `right` are the right-aligned
-    columns, `whole` those that are never folded.
+    r"""A table for a terminal with `room` columns, each line with its end. `right` are the
+    right-aligned columns, `whole` those that are never folded.
 
-    If not even the numbers fit, each row is shown upright, a line for each column, as with `\G` in
-    the shell. If `codes`, the heading is bold and rows have their `style` (`bold yellow`), without
-    colors unless `colour`; `lit` says for a row and a column whether that cell is highlighted.
+    If not even the numbers fit, each row is shown upright, with a line for each column, as with
+    `\G` in the shell. If `codes`, the heading is bold and rows have their `style` (`bold yellow`),
+    without colors unless `colour`; `lit` says whether the cell in a row and a column is
+    highlighted.
     """
     cells = _Cells(heads, right, whole, rows, room)
     own_codes = [
@@ -241,6 +242,6 @@ def _upright(
 def _is_lit(
     lit: Callable[[int, int], bool], row: int, parts: Sequence[str] | None, column: int
 ) -> bool:
-    """Whether a cell is highlighted; if it is folded, only its own lines (`parts`, from the second
-    on)."""
+    """Whether a cell is highlighted. If the cell is folded, only its own lines are (`parts`, from
+    the second on)."""
     return lit(row, column) and (parts is None or bool(parts[column].strip()))

@@ -1,5 +1,5 @@
-"""Text for a terminal: its width, cutting and folding it, and escaping what a terminal would act
-on.
+"""Text for a terminal: its width, cutting and folding it, and escaping characters that a terminal
+would interpret.
 
 Names of groups, clients and transactions, their metadata, config values and a broker's error
 messages may contain any character. `escaped` shows control characters instead of sending them.
@@ -15,14 +15,14 @@ _ACTIVE: Final = re.compile(rf"[\x00-\x1f\x7f-\x9f{_MARKS}]")
 _ACTIVE_IN_LINES: Final = re.compile(
     rf"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f{_MARKS}]"
 )
-"""The same for our own text, which may have newlines, tabs and colours."""
+"""The characters to escape in pk's own text, which may have newlines, tabs and colors."""
 
 
 _ACTIVE_BYTES: Final = re.compile(
     rb"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]"
     rb"|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
 )
-"""The same in UTF-8."""
+"""The characters to escape, in UTF-8."""
 
 
 _PIECE: Final = re.compile(r"\s*\S+\s*")
@@ -38,18 +38,18 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """Our own `text` with such names in it: keeps its lines and colours, escapes the rest."""
+    """Escape pk's own `text`, which may contain such names: lines and colors stay."""
     return text if text.isprintable() else _ACTIVE_IN_LINES.sub(_shown, text)
 
 
 def escaped_bytes(data: bytes) -> bytes:
-    """The same for bytes that go to a terminal unformatted: records, lists in formats for
+    """Escape bytes that are written to a terminal unformatted: records, and lists in formats for
     programs."""
     return _ACTIVE_BYTES.sub(lambda found: found[0].decode().encode("unicode_escape"), data)
 
 
 def printable(text: str) -> str:
-    """`text` with everything unprintable escaped, including bytes that are not UTF-8: for screens
+    """Escape all unprintable characters of `text`, including bytes that are not UTF-8, for screens
     on which every character must have a width."""
     if text.isprintable():
         return text
@@ -73,7 +73,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """`text`, cut to `width` terminal columns, with … at the end."""
+    """Cut `text` to `width` terminal columns, with … at the end."""
     if width_of(text) <= width:
         return text
     from rich.cells import set_cell_size
@@ -82,8 +82,8 @@ def cut(text: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """`text`, cut in the middle to `width` columns, with … between: both ends tell long names
-    apart."""
+    """Cut `text` in the middle to `width` columns, with … between, since both ends distinguish long
+    names."""
     if width_of(text) <= width:
         return text
     if width <= 1:
@@ -121,14 +121,14 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def _cut(word: str, width: int) -> int:
-    """The number of characters of a word, wider than the column, that go on its line."""
+    """The number of characters of a word, wider than the column, that fit on its line."""
     end = _chars_in(word, width)
     separator = max(word.rfind(",", 0, end), word.rfind(".", 0, end)) + 1
     return separator if separator > end // 2 else end
 
 
 def _chars_in(text: str, width: int) -> int:
-    """How many characters of a text fit a width; at least one, so that folding ends."""
+    """The number of characters of a text that fit a width; at least one, so that folding ends."""
     if text.isascii():
         return width
     used = 0
@@ -141,7 +141,7 @@ def _chars_in(text: str, width: int) -> int:
 
 def folded_addresses(text: str, width: int) -> list[str]:
     """The lines of a sentence that ends with addresses, joined by commas: broken between words, and
-    after a comma if the addresses need more than a line."""
+    after a comma if the addresses need more than one line."""
     lines = [""]
     for word in text.split(" "):
         parts = [f"{part}," for part in word.split(",")]
@@ -157,7 +157,7 @@ def folded_addresses(text: str, width: int) -> list[str]:
 
 
 def folded_sentence(text: str, width: int) -> str:
-    """A sentence wrapped to that width; commands in it (`pk undo 3`) stay whole. Tables and JSON
+    """Wrap a sentence to that width; commands in it (`pk undo 3`) stay on one line. Tables and JSON
     are not changed."""
     if len(text) <= max(width, 40) or "\n" in text or "  " in text or text.startswith("{"):
         return text
