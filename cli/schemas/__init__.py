@@ -1,2 +1,2 @@
-"""The schema registry that a command asks, as the command line, the environment or the profile
-names it."""
+"""The schema registry of a command, as named by the command line, the environment or the
+profile."""

@@ -1,4 +1,5 @@
-"""The schema registry of a command: from the option, else PK_SCHEMA_REGISTRY, else the profile."""
+"""The schema registry of a command: from the option, or else PK_SCHEMA_REGISTRY, or else the
+profile."""
 
 import os
 from collections.abc import AsyncGenerator, Iterable
@@ -18,7 +19,7 @@ USER_ENVIRONMENT = "PK_SCHEMA_REGISTRY_USER"
 
 
 def where(context: Context, given: str | None) -> str:
-    """The URL or the directory. Raises Unusable if none is named."""
+    """The URL or the directory of the schema registry. Raises Unusable if none is named."""
     profile = context.settings.profile
     found = given or os.environ.get(ENVIRONMENT) or (profile.schema_registry if profile else None)
     if not found:
@@ -34,12 +35,12 @@ def where(context: Context, given: str | None) -> str:
 
 
 def refused(error: "RegistryError") -> str:
-    """A registry's refusal, without a full stop."""
+    """A registry's refusal, without a period."""
     return f"{error.message.rstrip('.')} ({error.code})"
 
 
 def no_subject(error: "RegistryError", subject: str, known: Iterable[str]) -> str:
-    """The refusal of a subject that does not exist, with the subject that may have been meant."""
+    """The refusal of a subject that does not exist, with a suggestion of one that does."""
     hint = did_you_mean(subject, known, "; `pk schema list` lists subjects.")
     return f"{refused(error)}{hint}"
 
@@ -48,7 +49,7 @@ def no_subject(error: "RegistryError", subject: str, known: Iterable[str]) -> st
 async def registry(
     context: Context, given: str | None, subject: str | None = None
 ) -> "AsyncGenerator[SchemaRegistry]":
-    """The registry, closed at the end of the block; its errors become a CommandError, with a
+    """The registry, closed at the end of the block. Its errors become CommandErrors, with a
     suggestion if `subject` does not exist."""
     try:
         from pk.core.schemas.registry.errors import SUBJECT_NOT_FOUND, RegistryError

@@ -1,1 +1,1 @@
-"""`pk top`: the cluster, live."""
+"""`pk top`: a live view of the cluster."""

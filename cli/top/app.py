@@ -1,8 +1,8 @@
-"""`pk top`: the screen, the keys and the questions together.
+"""`pk top`: connects the screen, the keys and the requests.
 
-On a terminal it draws a screen, and redraws it after every response and every key. Elsewhere (a
-pipe, TERM=dumb, a format other than table, -n) it writes snapshots of one tab. A snapshot takes two
-rounds of requests, since a rate needs two samples.
+On a terminal, it draws a screen, and redraws it after every response and every key. Otherwise (a
+pipe, TERM=dumb, a format other than table, -n), it writes snapshots of one tab. A snapshot takes
+two rounds of requests, since a rate needs two samples.
 """
 
 import os
@@ -30,7 +30,7 @@ from pk.cli.top.view import Painter, Status
 
 _TOGETHER_S = 0.1
 """Responses that arrive within this time are drawn together: drawing a large screen takes 10 ms of
-CPU, and responses may come by the hundred."""
+CPU, and there may be hundreds of responses."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -73,7 +73,7 @@ async def _snapshots(context: Context, collector: Collector, options: Top) -> in
     await collector.round(interval_s)
     screen = Screen(tab=tab.name, internal=options.internal)  # for the sort order
     while True:
-        # A slow broker has used up part of the interval already; the others need not wait for it
+        # A slow broker has already used up part of the interval; the others need not wait for it
         # again.
         due = started + interval_s - trio.current_time()
         await trio.sleep(max(due, interval_s / 2))
@@ -141,7 +141,7 @@ class _Live:
         return self._code
 
     async def _paint(self) -> None:
-        """Redraw at once after a key, and soon after a response."""
+        """Redraw immediately after a key, and soon after a response."""
         while True:
             self._dirty, self._pressed = trio.Event(), trio.Event()
             self._draw()
@@ -174,7 +174,7 @@ class _Live:
         )
 
     async def _collect(self) -> None:
-        """Collect at each interval unless paused, and whenever something else is opened."""
+        """Collect at each interval unless paused, and whenever another view is opened."""
         opened = False
         while True:
             self._wake = trio.Event()
@@ -186,7 +186,7 @@ class _Live:
                 opened = True
 
     async def _read_records(self) -> None:
-        """Read the records on the screen; begin again when others are wanted."""
+        """Read the records on the screen. Begins again when other records are wanted."""
         screen, model = self._screen, self._collector.model
         while True:
             self._wanted = screen.records
@@ -231,7 +231,7 @@ class _Live:
 
 @contextmanager
 def _signals() -> Generator[AsyncIterator[int] | None]:
-    """The signals as they arrive. None in the shell: its loop is not in the main thread, and is
+    """The signals as they arrive. None in the shell, whose loop is not in the main thread and is
     cancelled instead."""
     if threading.current_thread() is not threading.main_thread():
         yield None

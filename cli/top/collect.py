@@ -1,11 +1,11 @@
-"""Requests what the screen shows, in the background, and no more.
+"""Requests only the data that the screen shows, in the background.
 
-The first request asks for the brokers, so that there is a screen at once. A Metadata request
-follows, for every topic, partition and in-sync set. Anything else is requested only while its tab
-is open: log directories for sizes, ListOffsets for rates, ListGroups and OffsetFetch for lag. On a
-large cluster a round covers the rows on the screen and a share of the others: a few rounds cover
-thousands of topics or groups, and no broker is kept busy by a spectator. The slower a request was,
-the less often it is repeated.
+The first request asks for the brokers, so that there is a screen immediately. A Metadata request
+follows, for every topic, partition and ISR. Anything else is requested only while its tab is open:
+log directories for sizes, ListOffsets for rates, ListGroups and OffsetFetch for lag. On a large
+cluster, a round covers the rows on the screen and a share of the others: a few rounds cover
+thousands of topics or groups, and watching keeps no broker busy. The slower a request was, the less
+often it is repeated.
 
 A failure is shown (`trouble`) and retried; the last known values stay on the screen.
 """
@@ -42,29 +42,30 @@ if TYPE_CHECKING:
     from pk.cli.cluster.metrics import Source
 
 _ANSWER_S = 3.0
-"""A broker that has not answered after this long counts as silent: its process may be stopped, its
-connections open."""
+"""A broker that has not answered after this long counts as silent: its process may be suspended,
+with its connections open."""
 _FIRST_S = 5.0
-"""The same for the first response, without which there is nothing to show."""
+"""How long the first response may take, without which there is nothing to show."""
 _WHOLE_S = 30.0
-"""The same for snapshots, which request everything at once."""
+"""How long a response may take for a snapshot, which requests everything at once."""
 _PARTITIONS = (1000, 20_000)
-"""How many partitions that are not on the screen are asked for their end in a round: minimum and
-maximum."""
+"""The minimum and the maximum number of partitions that are not on the screen and whose end is
+requested in a round."""
 _GROUPS = (200, 5000)
-"""The same for groups and their committed offsets."""
+"""The minimum and the maximum number of groups that are not on the screen and whose committed
+offsets are requested in a round."""
 _SHARE_S = 0.2
-"""The time in a round for requests about items that are not on the screen; their share adapts
-to it."""
+"""The time in a round for requests about items that are not on the screen. The share of these items
+adapts to it."""
 _EASE = 5.0
 _EASE_FROM_S = 0.25
-"""A request that took a second is repeated after about five at the earliest; a quick one each
-round."""
+"""A request that took a second is repeated after about five seconds at the earliest; a quick one,
+each round."""
 _DIRS_S = 10.0
 _NODES_S = 5.0
 """Sizes and the list of brokers change slowly: they are requested at most this often."""
 _LISTENERS_S = 30.0
-"""Configs that say where metrics are change rarely: they are requested at most this often."""
+"""Configs with the addresses of metrics change rarely: they are requested at most this often."""
 _AILING = 200
 """The number of out-of-sync partitions whose replicas' lag is requested."""
 _TIMES = 60
@@ -75,7 +76,7 @@ T = TypeVar("T")
 
 
 class ScreenNeeds:
-    """The data that the screen needs: for its tab, and for the rows in view."""
+    """The data that the screen needs, for its tab and for the visible rows."""
 
     def __init__(self) -> None:
         self.tab = "cluster"
@@ -88,7 +89,7 @@ class ScreenNeeds:
 
 
 class _Turn(Generic[T]):
-    """Goes through many items in rounds, a share at a time, as many as `_SHARE_S` allows."""
+    """Goes through many items in rounds: a share at a time, as large as `_SHARE_S` allows."""
 
     def __init__(self, bounds: tuple[int, int]) -> None:
         self._bounds = bounds
@@ -96,7 +97,7 @@ class _Turn(Generic[T]):
         self._left: list[T] = []
 
     def next(self, first: Iterable[T], known: Collection[T], *, whole: bool) -> list[T]:
-        """The items to request now: `first`, and the next share of the others, or with `whole` all
+        """The items to request now: `first`, and the next share of the others or, with `whole`, all
         of them."""
         if whole:
             return list(known)
@@ -127,12 +128,12 @@ class Collector:
         self.model = model
         self.needs = needs
         self.at_ms: int | None = None
-        """When the cluster last answered, epoch milliseconds."""
+        """When the cluster last answered, in epoch milliseconds."""
 
         self.changed = changed
         self._trouble: dict[str, str] = {}
         self.refused: list[KafkaError] = []
-        """Errors about data that this user is not authorized to see."""
+        """Errors about data that this user may not see."""
 
         self._due: dict[str, float] = {}
         self._partition_turn: _Turn[TopicPartition] = _Turn(_PARTITIONS)
@@ -145,7 +146,7 @@ class Collector:
 
     @property
     def trouble(self) -> str | None:
-        """The requests that fail at the moment, the worst first."""
+        """The requests that fail at the moment, the most serious first."""
         for name in ("topics", *self._trouble):
             if name in self._trouble:
                 return self._trouble[name]
@@ -153,12 +154,12 @@ class Collector:
 
     @property
     def lost(self) -> bool:
-        """Whether the values are out of date: the cluster itself does not answer."""
+        """Whether the values are out of date because the cluster itself does not answer."""
         return "topics" in self._trouble
 
     async def begin(self) -> None:
-        """The first response, the list of brokers; there is no screen before it. Raises what the
-        request raises."""
+        """Request the list of brokers; there is no screen before it. Raises what the request
+        raises."""
         cluster = self.admin.cluster
         with trio.move_on_after(_FIRST_S) as waited:
             await cluster.refresh(())
@@ -167,7 +168,7 @@ class Collector:
         self.model.see_nodes(cluster.metadata.brokers, None, cluster.metadata.cluster_id)
 
     async def close(self) -> None:
-        """Close the connections to metrics; the admin's remain."""
+        """Close the connections to metrics; those of the admin client stay."""
         for source in self._sources.values():
             await source.client.close()
         self._sources = {}
@@ -179,7 +180,7 @@ class Collector:
         self._due[name] = max(started + every_s, ease)
 
     async def round(self, interval_s: float) -> None:
-        """Request once what the tab shows. Returns when every request has been answered or given
+        """Make the requests for the tab once. Returns when every request has been answered or given
         up."""
         jobs: list[tuple[str, Callable[[], Awaitable[None]], float]] = [
             ("topics", self._topics, 0.0),
@@ -188,7 +189,7 @@ class Collector:
         match self.needs.tab:
             case "cluster":
                 jobs += [("ends", self._ends, 0.0), ("dirs", self._dirs, _DIRS_S)]
-                if not self.needs.whole:  # they are on the screen only
+                if not self.needs.whole:  # they are needed only on the screen
                     jobs += [("metrics", self._metrics, 0.0)]
             case "requests":
                 jobs += [("metrics", self._metrics, 0.0)]
@@ -200,13 +201,13 @@ class Collector:
             case "isr":
                 jobs += [("behind", self._behind, 0.0)]
             case "records":
-                pass  # they are read elsewhere
+                pass  # other requests read them
             case _:
                 jobs += [("moves", self._moves, 0.0)]
         if self.model.began_ms is None:
             await self._try("topics", self._topics, 0.0)  # everything else needs the topics
             jobs = [job for job in jobs if job[0] != "topics"]
-        # A failure of a job that only another tab needs is no longer of interest.
+        # The failure of a job that only another tab needs is no longer of interest.
         for name in self._trouble.keys() - {"topics", *(name for name, _, _ in jobs)}:
             del self._trouble[name]
         async with trio.open_nursery() as nursery:
@@ -246,7 +247,7 @@ class Collector:
     async def _each(
         self, brokers: Iterable[int], ask: Callable[[int], Awaitable[None]]
     ) -> frozenset[int]:
-        """Ask several brokers at once; return those that did not answer."""
+        """Ask several brokers at once. Returns those that did not answer."""
         failed: set[int] = set()
 
         async def one(broker: int) -> bool:
@@ -276,7 +277,7 @@ class Collector:
             self.model.see_nodes(nodes, description.controller_id, description.cluster_id)
             self.changed()
 
-        # Requests to the controller do not wait for each other: it may be silent.
+        # Requests to the controller do not wait for each other, since it may be silent.
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask_nodes)
             asked = self._answered(lambda: running_reassignments(self.admin), "reassignments")
@@ -303,7 +304,7 @@ class Collector:
         turn.took(trio.current_time() - started)
 
     async def _ends_of(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask the leaders where partitions end."""
+        """Ask the leaders for the log ends of partitions."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             leader = self.model.partitions[tp].leader_id
@@ -331,7 +332,8 @@ class Collector:
         return [b for b, node in self.model.nodes.items() if not node.fenced]
 
     async def _list_groups(self) -> frozenset[int]:
-        """Ask every broker for the groups it coordinates; return those that did not answer."""
+        """Ask every broker for the groups that it coordinates. Returns those that did not
+        answer."""
 
         async def ask(broker: int) -> None:
             self._listed[broker] = await groups_of(self.admin, broker)
@@ -360,7 +362,7 @@ class Collector:
         _check(silent, "groups")
 
     def _group_share(self) -> list[str]:
-        """The groups to ask for now: those on the screen, and the next share of the others."""
+        """The groups to request now: those on the screen, and the next share of the others."""
         needs = self.needs
         first = [needs.subject] if needs.tab == "group" and needs.subject else needs.visible
         return self._group_turn.next(first, self.model.groups or {}, whole=needs.whole)
@@ -368,8 +370,8 @@ class Collector:
     async def _by_coordinator(
         self, names: Iterable[str], ask: Callable[[list[str]], Awaitable[None]]
     ) -> frozenset[int]:
-        """Ask each coordinator about its groups, all at once: a silent one does not delay the
-        others."""
+        """Ask each coordinator about its groups, all at once, so that a silent one does not delay
+        the others."""
         by_broker: dict[int, list[str]] = {}
         for name in names:
             group = (self.model.groups or {}).get(name)
@@ -410,7 +412,7 @@ class Collector:
         return await self._by_coordinator(names, ask)
 
     async def _commits(self) -> None:
-        """Committed offsets of groups, for the read rates of topics."""
+        """Request the committed offsets of groups, for the read rates of topics."""
         silent: frozenset[int] = frozenset()
         if self.model.groups is None or self._group_turn.over:
             silent = await self._list_groups()
@@ -426,7 +428,7 @@ class Collector:
         await self._by_coordinator(wanted or (), ask)
 
     async def _record_times(self) -> None:
-        """The timestamps of the records that the groups on the screen read next."""
+        """Request the timestamps of the records that the groups on the screen read next."""
         model, needs = self.model, self.needs
         places: dict[tuple[TopicPartition, int], None] = {}
         if needs.tab == "group" and needs.subject is not None:
@@ -497,7 +499,7 @@ class Collector:
     # requests
 
     async def _metrics(self) -> None:
-        """The brokers' counts of their requests. A broker without metrics is left out."""
+        """Request the brokers' counts of their requests. A broker without metrics is left out."""
         if trio.current_time() >= self._sources_due:
             self._sources_due = trio.current_time() + _LISTENERS_S
             try:
@@ -528,7 +530,7 @@ class Collector:
             self.model.miss_metrics(next(iter(missing.values())))
 
     async def _find_sources(self) -> None:
-        """Find where metrics are. Raises CommandError if they are nowhere, KafkaError."""
+        """Find the addresses of the metrics. Raises CommandError if there are none, KafkaError."""
         served = await self._answered(lambda: listeners(self.admin), "configs")
         urls = {broker: url for broker, url in served.urls.items() if url is not None}
         known, self._sources = self._sources, {}

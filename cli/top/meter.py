@@ -1,4 +1,4 @@
-"""Rates of counters, and what they mean for a lag. Pure; time, in seconds, is an argument."""
+"""Rates of counters, and their meaning for a lag. Pure; time, in seconds, is an argument."""
 
 from collections.abc import Container, Hashable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -8,27 +8,27 @@ from pk.core.metrics import quantile
 WINDOW_S = 10.0
 """A rate covers this many seconds, or the last two samples if they are further apart."""
 _EVEN = 0.02
-"""Rates that differ by less than this fraction of each other count as even."""
+"""Rates that differ by less than this fraction of each other are even."""
 _FRESH_S = 5.0
-"""A group that reads, and lags by no more than what arrives in this many seconds, keeps up: commits
-come in steps."""
+"""A group keeps up if it reads, and its lag is no more than the records that arrive in this many
+seconds: commits come in steps."""
 
 Cumulative = Sequence[tuple[str, int]]
-"""(upper bound in ms, how many took at most that): the buckets of a histogram."""
+"""(upper bound in ms, number of times up to that): the buckets of a histogram."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Meter(Generic[K]):
-    """Counters that only grow, each sampled at times of its own."""
+    """Counters that only grow, each sampled at its own times."""
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
         self._samples: dict[K, list[tuple[float, int]]] = {}
 
     def see(self, key: K, value: int, now: float) -> None:
-        """Add a sample. A counter that falls has restarted (a topic of the same name, offsets that
-        were reset)."""
+        """Add a sample. A counter that decreases has restarted (a topic of the same name, offsets
+        that were reset)."""
         samples = self._samples.get(key)
         if samples is None or value < samples[-1][1]:
             self._samples[key] = [(now, value)]
@@ -60,15 +60,15 @@ class Meter(Generic[K]):
 
 
 class TimesMeter(Generic[K]):
-    """Histograms of times that only grow, each sampled at times of its own: how often something
-    happens, and how long it takes, over the window."""
+    """Histograms of times that only grow, each sampled at its own times: how often something
+    happens, and how long it takes, within the window."""
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
         self._samples: dict[K, list[tuple[float, Cumulative]]] = {}
 
     def see(self, key: K, value: Cumulative, now: float) -> None:
-        """Add a sample. Counts that fall have restarted."""
+        """Add a sample. Counts that decrease have restarted."""
         samples = self._samples.get(key)
         if samples is None or _total(value) < _total(samples[-1][1]):
             self._samples[key] = [(now, value)]
@@ -90,11 +90,12 @@ class TimesMeter(Generic[K]):
         return (_total(now) - _total(was)) / (last - first)
 
     def quantile(self, key: K, share: float) -> float | None:
-        """The time, in ms, below which a share of those in the window is; None without any."""
+        """The time, in ms, that a share of those in the window do not exceed; None if there are
+        none."""
         return self.together((key,), share)
 
     def together(self, keys: Iterable[K], share: float) -> float | None:
-        """The same for several keys at once, whose buckets have the same bounds."""
+        """The quantile over several keys together, whose buckets have the same bounds."""
         counts: dict[str, int] = {}
         for key in keys:
             samples = self._samples.get(key, [])
@@ -119,15 +120,15 @@ class Trend(NamedTuple):
     """The direction of a lag."""
 
     word: str | None
-    """`none`, `shrinking`, `growing`, `even`, `stuck`; None while unknown."""
+    """`none`, `shrinking`, `growing`, `even` or `stuck`; None if unknown."""
 
     zero_s: float | None
-    """Seconds until nothing is left to read, at these rates; None if never, or unknown."""
+    """The seconds until nothing is left to read, at these rates; None if never, or unknown."""
 
 
 def trend(lag: int | None, drain: float | None, incoming: float | None) -> Trend:
-    """The trend of a lag that is read at `drain` records a second while `incoming` a second
-    arrive."""
+    """The trend of a lag of which `drain` records per second are read, while `incoming` records per
+    second arrive."""
     if lag is None:
         return Trend(None, None)
     if lag == 0:

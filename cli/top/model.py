@@ -1,7 +1,7 @@
 """The data of `pk top` about a cluster: the last values, and the rates from several samples.
 
-Pure: the collector makes the requests and hands in the responses, each with its time (`now` in
-seconds of a monotonic clock, `now_ms` as epoch milliseconds); the tables read. A value that was
+Pure: the collector makes the requests and adds the responses, each with its time (`now` in seconds
+of a monotonic clock, `now_ms` as epoch milliseconds); the tables read the model. A value that was
 never received is None, so a screen can be drawn from the first response on.
 """
 
@@ -50,7 +50,7 @@ class Model:
 
     def __init__(self) -> None:
         self.version = 0
-        """Increases with every change, so that tables are computed once for each."""
+        """Increases with every change, so that tables are computed once for each change."""
 
         self.cluster_id: str | None = None
         self.controller: int | None = None
@@ -64,17 +64,17 @@ class Model:
         self.under_replicated: list[TopicPartition] = []
         self.offline: list[TopicPartition] = []
         self.adding: Mapping[TopicPartition, Sequence[int]] = {}
-        """Replicas that a reassignment adds: they are expected to lag, and do not count as a
+        """Replicas that a reassignment adds. They are expected to lag, and do not count as a
         problem."""
 
         self.ailing: list[TopicPartition] = []
         """Partitions without a leader or with replicas out of sync, in order."""
 
         self.leads: Counter[int] = Counter()
-        """Broker → partitions that it leads."""
+        """Broker → the number of partitions that it leads."""
 
         self.holds: Counter[int] = Counter()
-        """Broker → replicas that it holds."""
+        """Broker → the number of replicas that it has."""
 
         self.ends: Meter[TopicPartition] = Meter()
         self.sparks: dict[str, deque[float]] = {}
@@ -86,14 +86,14 @@ class Model:
         self.groups: Mapping[str, GroupListing] | None = None
         self.members: dict[str, int] = {}
         self.pipelines: dict[str, PipelineCommit] = {}
-        """Group → the last commit of the pipeline whose offsets it holds."""
+        """Group → the last commit of the pipeline whose offsets the group holds."""
 
         self.commits: dict[str, dict[TopicPartition, int]] = {}
-        """The committed offsets of groups; for a share group the start offsets."""
+        """The committed offsets of groups; for a share group, the start offsets."""
 
         self.reported_lags: dict[str, dict[TopicPartition, int]] = {}
-        """The lag of share groups, which acknowledge also beyond their start offsets: coordinators
-        count it."""
+        """The lag of share groups, which also acknowledge records after their start offsets.
+        Coordinators count it."""
 
         self.drains: Meter[tuple[str, TopicPartition]] = Meter()
         self.record_times: dict[tuple[TopicPartition, int], int | None] = {}
@@ -109,7 +109,7 @@ class Model:
 
         self.request_errors: Meter[tuple[int, str]] = Meter()
         self.metrics_missing: str | None = None
-        """Why no metrics are known; None while unknown, or if they are."""
+        """Why there are no metrics; None if there are, or while unknown."""
 
         self.moves = Tracker()
         self.moves_seen = False
@@ -122,14 +122,14 @@ class Model:
     def see_nodes(
         self, nodes: Mapping[int, Node], controller: int | None, cluster_id: str | None
     ) -> None:
-        """The brokers, fenced ones too if known, and the controller."""
+        """Update the brokers, including fenced ones if known, and the controller."""
         self.version += 1
         self.nodes = dict(nodes)
         self.controller = controller if controller is not None and controller >= 0 else None
         self.cluster_id = cluster_id
 
     def see_topics(self, topics: Mapping[str, TopicInfo], now_ms: int) -> None:
-        """All topics; changes of the in-sync replicas since the last call become events."""
+        """Update all topics. Changes of the ISR since the last call become events."""
         self.version += 1
         self.topics = dict(topics)
         self.seen_ms = now_ms
@@ -151,7 +151,7 @@ class Model:
         self._watched = watched
 
     def _forget(self) -> None:
-        """Drop deleted topics and partitions."""
+        """Remove deleted topics and partitions."""
         self.ends.keep(self.partitions)
         for known in (self.behind, self.partition_sizes):
             for tp in [tp for tp in known if tp not in self.partitions]:
@@ -160,7 +160,7 @@ class Model:
             del self.sparks[name]
 
     def _count(self) -> None:
-        """Compute what every table needs."""
+        """Compute the data that every table needs."""
         self.leads, self.holds = Counter(), Counter()
         self.under_replicated, self.offline = [], []
         for tp, p in self.partitions.items():
@@ -178,7 +178,7 @@ class Model:
         return [b for b in p.replicas if b not in p.isr and b not in adding]
 
     def see_adding(self, adding: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Partition → replicas that a reassignment adds."""
+        """Update the replicas that a reassignment adds, by partition."""
         if adding != self.adding:
             self.version += 1
             self.adding = dict(adding)
@@ -187,7 +187,7 @@ class Model:
     # offsets and sizes
 
     def see_ends(self, ends: Mapping[TopicPartition, int], now: float) -> None:
-        """Partition → its end offset."""
+        """Update the end offsets of partitions."""
         self.version += 1
         for tp, offset in ends.items():
             self.ends.see(tp, offset, now)
@@ -197,7 +197,7 @@ class Model:
                 self.sparks.setdefault(name, deque(maxlen=SPARK_MAX)).append(rate)
 
     def topic_rate(self, name: str) -> float | None:
-        """Records a second that arrive; None while unknown."""
+        """The records per second that arrive; None if unknown."""
         topic = self.topics.get(name)
         if topic is None:
             return None
@@ -206,7 +206,7 @@ class Model:
         return sum(known) if known else None
 
     def see_dirs(self, dirs: Mapping[int, tuple[LogDirDescription, ...]], now: float) -> None:
-        """The log directories of the brokers that answered."""
+        """Update the log directories of the brokers that answered."""
         self.version += 1
         sizes: dict[TopicPartition, int] = {}
         for broker, answer in dirs.items():
@@ -235,7 +235,7 @@ class Model:
     # groups
 
     def see_groups(self, groups: Iterable[GroupListing]) -> None:
-        """Take all groups, and drop the others."""
+        """Replace all groups."""
         self.version += 1
         self.groups = {g.group_id: g for g in groups}
         for known in (self.members, self.commits, self.reported_lags, self.pipelines):
@@ -244,7 +244,7 @@ class Model:
         self.drains.keep(_Keys(self.commits))
 
     def see_pipelines(self, commits: Mapping[str, PipelineCommit | None]) -> None:
-        """Take the groups that belong to pipelines."""
+        """Update the groups that belong to pipelines."""
         for group, commit in commits.items():
             if commit is None:
                 self.pipelines.pop(group, None)
@@ -257,8 +257,8 @@ class Model:
         now: float,
         reported_lags: Mapping[str, Mapping[TopicPartition, int]] = {},
     ) -> None:
-        """Take committed offsets. Those of a share group are its start offsets, with the lag that
-        its coordinator gives."""
+        """Update committed offsets. Those of a share group are its start offsets, with the lag from
+        its coordinator."""
         self.version += 1
         self.reported_lags |= {group: dict(lags) for group, lags in reported_lags.items()}
         for group, offsets in commits.items():
@@ -267,19 +267,19 @@ class Model:
                 self.drains.see((group, tp), self._unread(group, tp, offset), now)
 
     def _unread(self, group: str, tp: TopicPartition, offset: int) -> int:
-        """The offset of a group's first unread record, from its offset and the lag that a share
-        coordinator gives."""
+        """The offset of a group's first unread record, from its offset and the lag from a share
+        coordinator."""
         lag = self.reported_lags.get(group, {}).get(tp)
         end = self.ends.value(tp)
         return offset if lag is None else ShareGroupOffset(offset, lag=lag).unread(end)
 
     def next_offset(self, group: str, tp: TopicPartition) -> int | None:
-        """The offset of the record that a group reads next in a partition; None while unknown."""
+        """The offset of the record that a group reads next in a partition; None if unknown."""
         offset = self.commits.get(group, {}).get(tp)
         return None if offset is None else self._unread(group, tp, offset)
 
     def lag(self, group: str, tp: TopicPartition) -> int | None:
-        """Records of a partition that a group has not read; None while unknown."""
+        """The number of records of a partition that a group has not read; None if unknown."""
         reported = self.reported_lags.get(group, {}).get(tp)
         if reported is not None:
             return reported
@@ -287,8 +287,8 @@ class Model:
         return None if committed is None or end is None else max(end - committed, 0)
 
     def group_lag(self, group: str) -> int | None:
-        """The lag over all partitions with a committed offset; None while no such offset or no end
-        is known."""
+        """The lag over all partitions with a committed offset; None if no such offset or no end is
+        known."""
         commits = self.commits.get(group)
         if commits is None:
             return None
@@ -297,27 +297,27 @@ class Model:
         return sum(known) if known or not lags else None
 
     def group_drain(self, group: str) -> float | None:
-        """Records a second by which a group's committed offsets advance."""
+        """The records per second by which a group's committed offsets advance."""
         return _sum(self.drains.rate((group, tp)) for tp in self.commits.get(group, ()))
 
     def group_incoming(self, group: str) -> float | None:
-        """Records a second that arrive in the partitions for which a group has committed
+        """The records per second that arrive in the partitions for which a group has committed
         offsets."""
         return _sum(self.ends.rate(tp) for tp in self.commits.get(group, ()))
 
     def worst(self, group: str) -> TopicPartition | None:
-        """The partition in which a group lags most."""
+        """The partition in which a group has the most lag."""
         lags = {tp: lag for tp in self.commits.get(group, ()) if (lag := self.lag(group, tp))}
         return max(lags, key=lambda tp: lags[tp]) if lags else None
 
     def next_time_ms(self, group: str, tp: TopicPartition) -> int | None:
-        """The timestamp of the record that a group reads next in a partition; None while
-        unknown."""
+        """The timestamp of the record that a group reads next in a partition; None if unknown."""
         at = self.next_offset(group, tp)
         return None if at is None else self.record_times.get((tp, at))
 
     def see_record_times(self, times: Mapping[tuple[TopicPartition, int], int | None]) -> None:
-        """Timestamps of single records; drops those of records that no group reads next."""
+        """Update the timestamps of single records. Once there are many, those of records that no
+        group reads next are removed."""
         self.version += 1
         self.record_times.update(times)
         if len(self.record_times) > 4096:
@@ -329,7 +329,7 @@ class Model:
             self.record_times = {k: v for k, v in self.record_times.items() if k in places}
 
     def readers(self) -> dict[str, dict[TopicPartition, float]]:
-        """Topic → partition → records a second that groups together read."""
+        """Topic → partition → the records per second that all groups together read."""
         found: dict[str, dict[TopicPartition, float]] = {}
         for group, offsets in self.commits.items():
             for tp in offsets:
@@ -340,7 +340,7 @@ class Model:
         return found
 
     def see_members(self, members: Mapping[str, int]) -> None:
-        """How many members groups have."""
+        """Update the numbers of members of groups."""
         self.version += 1
         self.members.update(members)
 
@@ -349,7 +349,7 @@ class Model:
     def see_requests(
         self, broker: int, counts: Mapping[str, tuple[Cumulative, int]], now: float
     ) -> None:
-        """Take a broker's counters: API → how long requests took, and how many failed as a
+        """Add a sample of a broker's counts: API → how long requests took, and how many failed as a
         whole."""
         self.version += 1
         self.metrics_missing = None
@@ -358,27 +358,28 @@ class Model:
             self.request_errors.see((broker, api), errors, now)
 
     def forget_requests(self, broker: int) -> None:
-        """Drop what a broker counted that no longer answers."""
+        """Remove the counts of brokers that no longer answer."""
         self.version += 1
         for meter in (self.request_times, self.request_errors):
             meter.keep({key for key in self.request_times.sampled() if key[0] != broker})
 
     def miss_metrics(self, why: str) -> None:
-        """No broker's metrics can be read."""
+        """Record why no broker's metrics can be read."""
         self.version += 1
         self.metrics_missing = why
 
     # replicas
 
     def see_behind(self, behind: Mapping[TopicPartition, dict[str, int | None] | None]) -> None:
-        """Partition → broker → records that its replica lacks, for all unhealthy partitions."""
+        """Update the numbers of records that replicas lack, for all unhealthy partitions: partition
+        → broker → records."""
         self.version += 1
         self.behind = dict(behind)
 
     # what moves
 
     def see_moves(self, seen: Seen, throttle: int | None, now: float) -> None:
-        """The reassignments in progress. A finished one is dropped when a new one starts."""
+        """Update the reassignments in progress. A finished one is removed when a new one starts."""
         self.version += 1
         if seen.running and all(row.done for row in self.moves.rows):
             self.moves = Tracker()

@@ -1,4 +1,4 @@
-"""A record as `pk top` shows it: a row, and whole, as lines for a terminal of any width. Pure."""
+"""A record in `pk top`: a row, and the whole record as lines for a terminal of any width. Pure."""
 
 from typing import Annotated, Any, Final, TypedDict
 
@@ -14,17 +14,17 @@ from pk.cli.terminal.text import cut, folded, printable
 from pk.cli.top.rows import Drawn
 
 _KEY_MAX: Final = 20
-"""Columns of a key in a table."""
+"""The most columns of a key in a table."""
 _DATA_MAX: Final = 500
-"""Bytes of a key or a value in a table."""
+"""The most bytes of a key or a value in a table."""
 _MOST: Final = 256 << 10
-"""Bytes of a value that are shown."""
+"""The most bytes of a value that are shown."""
 _HEX_MOST: Final = 16 << 10
 _NAME_WIDTH: Final = 10
 
 
 def _show_moment(ms: int) -> str:
-    """A record's time: without the date if that is today's."""
+    """The time of a record, without the date if it is today."""
     text = show_time(ms)
     if text[:10] == show_time(now_ms())[:10]:
         return text[11:23]
@@ -46,12 +46,12 @@ class RecordOnScreen(TypedDict):
     partition: int
     offset: Annotated[int, Drawn(falling=True)]
     size: Annotated[int | None, Drawn(show=show_bytes, drop=2, falling=True)]
-    """Bytes of the value."""
+    """The bytes of the value."""
 
     key: Annotated[bytes | None, Drawn(show=_show_key, null="null", right=False)]
     value: Annotated[bytes | None, Drawn(show=_show_data, null="null", flexible=True)]
     pair: Annotated[Any, Drawn(only_snapshot=True, sorts=False)]
-    """The row's source and record."""
+    """The source and the record of the row."""
 
 
 def record_lines(pair: Pair, width: int) -> list[Line]:
@@ -90,7 +90,7 @@ def _part(name: str, data: bytes | None, width: int) -> list[Line]:
         text = data[:_MOST].decode()
         kind = "text"
     except UnicodeDecodeError as e:
-        # The cut may have split the last character.
+        # the cut may have split the last character
         if e.start < _MOST - 3 or len(data) <= _MOST:
             return [_field(name, f"{show_bytes(len(data))}, not UTF-8", width), *_dump(data, width)]
         text, kind = data[: e.start].decode(), "text"
@@ -107,7 +107,7 @@ def _part(name: str, data: bytes | None, width: int) -> list[Line]:
 
 
 def _dump(data: bytes, width: int) -> list[Line]:
-    """Offsets, bytes and characters; as many in a line as fit."""
+    """Offsets, bytes and characters, as many in a line as fit."""
     lines: list[Line] = []
     size = next((size for size in (16, 8) if 9 + 4 * size <= width), 4)
     for at in range(0, min(len(data), _HEX_MOST), size):

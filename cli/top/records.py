@@ -1,6 +1,6 @@
-"""The newest records of a topic, for the screen that shows them.
+"""Reads the newest records of a topic, for the screen that shows them.
 
-They are read without a group, backwards from the end, as `pk consume --tail` reads them. Later
+They are read without a group, backwards from the end, like those of `pk consume --tail`. Later
 reads fetch only the records that were added.
 """
 
@@ -34,8 +34,8 @@ _CONDITION: Final = re.compile(
     rf"[\s(]*(?:not\s+)?(?:(?:{'|'.join(ROW_FIELDS)})\b[\w.]*\s*(?:[!=]?[=~]|[<>]|(?:in|contains)\b)"
     r"|[\w.]+\s+(?:[!=]?[=~]|[<>]=?)\s)"
 )
-"""How a condition begins: a field and an operator. An unknown field counts too if there are spaces
-around the operator, so that a mistyped name is noticed."""
+"""The beginning of a condition: a field and an operator. An unknown field counts too if there are
+spaces around the operator, so that a misspelled name is noticed."""
 
 
 class Wanted(NamedTuple):
@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
 
     topic: str
     partition: int | None
-    """None for all."""
+    """None for all partitions."""
 
     filter: str
     number: int
@@ -61,7 +61,7 @@ class Found:
         self.wanted = wanted
         self.pairs: Sequence[Pair] = ()
         self.read = 0
-        """How many records were read, matching ones and others."""
+        """The number of records read, whether they match or not."""
 
         self.complete = False
         """Whether everything up to the end has been read once."""
@@ -73,8 +73,8 @@ class Found:
 
 
 def filter_of(text: str) -> Filter | None:
-    """The test for a filter: a condition as `pk consume --where` takes it, or a pattern to find in
-    the key or the value. None for an empty one. Raises Unusable."""
+    """Make the test for a filter: a condition, as for `pk consume --where`, or a pattern to find in
+    the key or the value. None for an empty filter. Raises Unusable."""
     if not text:
         return None
     if _CONDITION.match(text):
@@ -90,7 +90,7 @@ def filter_of(text: str) -> Filter | None:
 
 
 class RecordReader:
-    """Reads them, and calls `changed` whenever there is more to show."""
+    """Reads the wanted records, and calls `changed` whenever there is more to show."""
 
     def __init__(
         self,
@@ -190,8 +190,7 @@ class RecordReader:
         for tp in ends:
             start, end = starts.value(tp), ends.value(tp)
             before = known.get(tp, start.offset)
-            # An end that went back is that of a topic with the same name, or of records that are
-            # lost.
+            # An end that decreased belongs to a new topic with the same name, or records were lost.
             begin = before if before <= end.offset else start.offset
             spans[tp] = Span(max(begin, start.offset), end.offset)
         return spans

@@ -1,11 +1,11 @@
-"""The rows of `pk top`, and how a screen draws them.
+"""The rows of `pk top`, and how the screen draws them.
 
 A snapshot (`-f`, `-n`) shows a row type such as `BrokerRow`. The screen draws the same fields,
 without those that it shows in another way, and with a few more in some tabs: `TopicOnScreen` has a
 line of bars, which a snapshot lacks. The fields are in the order of the columns.
 
 If the terminal is too narrow, the columns with the highest `drop` are dropped first; the first
-column, the name, shrinks last. A snapshot drops nothing: `-f wide` shows these columns.
+column, the name, shrinks last. A snapshot drops no columns: `-f wide` shows them.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,10 +39,10 @@ class Drawn(Shown):
         flexible: bool = False,
         word: bool = False,
     ) -> None:
-        """`drop`: 0 if it is always drawn. `falling`: sorting by it starts with the largest.
-        `only_snapshot`: the screen draws it only on request. `sorts`: whether rows can be sorted by
-        it. `flexible`: the column takes the space that the others leave, instead of the first
-        column, and is cut at its end."""
+        """`drop` is 0 if the field is always drawn. `falling` means that sorting by the field
+        starts with the largest value; `only_snapshot`, that the screen draws the field only on
+        request; `sorts`, that rows can be sorted by the field; `flexible`, that the column takes
+        the space that the others leave, instead of the first column, and is cut at its end."""
         super().__init__(title, show=show, null=null, right=right, wide=drop > 1, word=word)
         self.drop = drop
         self.falling = falling
@@ -60,7 +60,7 @@ def _show_seconds(seconds: float) -> str:
 
 
 def spark(values: Sequence[float], width: int = 20) -> str:
-    """The last values as a line of bars, scaled to the highest."""
+    """Draw the last values as a line of bars, scaled to the highest."""
     values = list(values)[-width:]
     top = max(values, default=0.0)
     if top <= 0:
@@ -86,7 +86,7 @@ def _show_to_zero(trend: tuple[str | None, float | None]) -> str:
 
 
 class BrokerRow(TypedDict):
-    """A broker in the tab `cluster`. Rates are records and bytes a second."""
+    """A broker in the tab `cluster`. Rates are in records and bytes per second."""
 
     broker: int
     address: str | None
@@ -157,11 +157,11 @@ class _TrendOnScreen(TypedDict):
     to_zero: Annotated[
         tuple[str | None, float | None], Drawn("TO ZERO", show=_show_to_zero, right=True)
     ]
-    """`trend` and `zero_s` in one."""
+    """`trend` and `zero_s` together."""
 
 
 DRAWN_AS: Final = {"trend": "to_zero", "zero_s": "to_zero"}
-"""Fields that the screen draws as another one."""
+"""Fields that the screen draws as another field."""
 
 
 class _TimeLag(TypedDict):
@@ -169,7 +169,7 @@ class _TimeLag(TypedDict):
 
 
 class LagOnScreen(_Rates, _Trend, _TrendOnScreen, _TimeLag):
-    """How far a group is behind, overall or in one partition, and when it will have caught up."""
+    """How far a group lags, in total or in one partition, and when it will have caught up."""
 
 
 class GroupRow(_Group, _Rates, _Trend, _TimeLag):
@@ -184,7 +184,7 @@ class _GroupPartition(TypedDict):
     topic: str
     partition: int
     offset: Annotated[int, Drawn(drop=2, falling=True)]
-    """The committed offset; the start offset of a share group, which commits nothing."""
+    """The committed offset, or the start offset of a share group, which commits no offsets."""
 
     end: Annotated[int | None, Drawn(drop=1, falling=True)]
 
@@ -198,7 +198,7 @@ class GroupPartitionOnScreen(_GroupPartition, LagOnScreen):
 
 
 class OutOfSyncRow(TypedDict):
-    """A partition in the tab `isr`: one that lacks replicas or a leader."""
+    """A partition in the tab `isr`: one with replicas out of sync, or without a leader."""
 
     topic: str
     partition: int
@@ -223,15 +223,15 @@ class RequestRow(TypedDict):
     """The API, such as Produce."""
     broker: int
     rate: Annotated[float | None, Drawn("/s", show=show_rate, falling=True)]
-    """Requests a second."""
+    """Requests per second."""
     p50_ms: Annotated[float | None, Drawn("p50", show=_show_ms, drop=1, falling=True)]
-    """The median time from the arrival of a request until its answer is ready; a Fetch includes
-    its wait for records."""
+    """The median time from the arrival of a request until its answer is ready. For a Fetch, it
+    includes the wait for records."""
     p99_ms: Annotated[float | None, Drawn("p99", show=_show_ms, falling=True)]
     error_rate: Annotated[float | None, Drawn("ERRORS/s", show=show_rate, falling=True)]
-    """Requests that failed as a whole, a second."""
+    """Requests per second that failed as a whole."""
     errors: Annotated[int | None, Drawn("ERRORS", show=show_count, drop=2, falling=True)]
-    """The same since the broker started."""
+    """Requests that failed as a whole since the broker started."""
 
 
 class _Move(TypedDict):

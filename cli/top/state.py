@@ -1,8 +1,8 @@
-"""The effects of the keys of `pk top`: tab, row, filter, order. Pure; the keys are those of k9s and
-htop.
+"""The effects of the keys of `pk top` on tab, row, filter and order. Pure; the keys are those of
+k9s and htop.
 
-The selected row is kept by name, so that it stays selected when the order changes, and by index
-once it is gone. `press` returns the actions needed in addition to a redraw.
+The selected row is identified by its name, so that it stays selected when the order changes, and by
+its index once it is gone. `press` returns the actions needed in addition to a redraw.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ HELP = (
     ("Q, f10, ctrl-c", "quit"),
 )
 _SAME = {"f1": "?", "f3": "/", "f4": "/", "f6": "s", "f10": "Q"}
-"""The function keys of htop."""
+"""The function keys of htop → the same keys of pk."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Opened(NamedTuple):
     tab: str
     subject: str
     partition: int | None = None
-    """The partition whose records are open; None for those of all."""
+    """The partition whose records are open; None for those of all partitions."""
 
 
 def first_position(tab: Tab[Any]) -> TablePosition:
@@ -74,7 +74,7 @@ def first_position(tab: Tab[Any]) -> TablePosition:
 
 @dataclass
 class Screen:
-    """The user's choices: tab, row, filter, order."""
+    """The user's choices: tab, row, filter and order."""
 
     tab: str = "cluster"
     interval_s: float = 2.0
@@ -82,26 +82,26 @@ class Screen:
     help: bool = False
     internal: bool = False
     typing: str | None = None
-    """The filter being typed; None if none is."""
+    """The filter being typed; None if the user is not typing one."""
 
     path: list[Opened] = field(default_factory=list[Opened])
-    """The stack of views opened from the tab, one from another."""
+    """The stack of views, each opened from the one before; the first is opened from the tab."""
 
     record: Pair | None = None
     """The record that is shown whole."""
 
     record_top: int = 0
-    """The first line of it on the screen."""
+    """The first line of the record on the screen."""
 
     number: int = _RECORDS
-    """How many records to read."""
+    """The number of records to read."""
 
     positions: dict[str, TablePosition] = field(default_factory=dict[str, TablePosition])
     page: int = 10
-    """Rows that fit, as of the last drawing."""
+    """The number of rows that fitted when the screen was last drawn."""
 
     drawn: Sequence[str] = ()
-    """The columns that fit, as of the last drawing."""
+    """The columns that fitted when the screen was last drawn."""
 
     asked: tuple[str, OutputOptions] | None = None
     """The tab to which --where, --columns, --sort and --limit apply, and their values."""
@@ -135,7 +135,7 @@ class Screen:
 
     @property
     def filter(self) -> str:
-        """The filter that applies, also while it is being typed."""
+        """The filter that applies, even while it is being typed."""
         return self.position.filter if self.typing is None else self.typing
 
     def narrow_to(self, options: OutputOptions) -> None:
@@ -151,7 +151,7 @@ class Screen:
             self.position.reverse = options.sort[0].startswith("-")
 
     def columns(self) -> Sequence[TopColumn]:
-        """The columns of the table: those asked for, else all."""
+        """The columns of the table: the requested ones, or else all."""
         tab = self.shown
         if self.asked is None or self.asked[0] != tab.name or not self.asked[1].columns:
             return [column for column in tab.columns if not column.how.only_snapshot]
@@ -160,7 +160,7 @@ class Screen:
         return [next(c for c in tab.columns if c.key == key) for key in keys]
 
     def arrange(self, rows: Sequence[Row]) -> list[Row]:
-        """The filtered rows in order; updates the index of the selected row."""
+        """The filtered rows in order. Updates the index of the selected row."""
         tab, position = self.shown, self.position
         limit = None
         if self.asked is not None and self.asked[0] == tab.name:
@@ -187,7 +187,7 @@ class Screen:
             )
 
     def scroll(self, rows: Sequence[Row], room: int) -> Sequence[Row]:
-        """The visible rows if `room` rows fit."""
+        """The visible rows if there is space for `room` rows."""
         position = self.position
         self.page = max(room, 1)
         if position.index < position.top:
@@ -198,7 +198,7 @@ class Screen:
         return rows[position.top : position.top + room]
 
     def press(self, key: str, rows: Sequence[Row]) -> str | None:
-        """Handle a key. Returns `quit`, `refresh` if the cluster must be asked again, `redraw`, or
+        """Handle a key. Returns `quit`, `refresh` if data must be requested again, `redraw`, or
         None."""
         if self.typing is not None:
             self._type(key)
@@ -364,8 +364,8 @@ def sortable(tab: Tab[Any]) -> list[TopColumn]:
 
 
 def filtered(rows: Sequence[Row], tab: Tab[Any], text: str) -> list[Row]:
-    """The rows whose name matches `text`, a regular expression, or contains it if it is not a valid
-    one."""
+    """The rows whose name matches the regular expression `text`, or contains `text` if it is not a
+    valid one."""
     if not text:
         return list(rows)
     import re
@@ -380,8 +380,8 @@ def filtered(rows: Sequence[Row], tab: Tab[Any], text: str) -> list[Row]:
 
 
 def ordered(rows: Sequence[Row], sort: str, *, reverse: bool) -> list[Row]:
-    """The rows in order. Unknown values come last in either direction; equal rows keep the order of
-    names."""
+    """The rows in order. Unknown values come last in either direction; equal rows stay in the order
+    of their names."""
     key = "zero_s" if sort == "to_zero" else sort
     known = [row for row in rows if row[key] is not None]
     known.sort(key=lambda row: _comparable(row[key]), reverse=reverse)

@@ -1,5 +1,5 @@
-"""The tabs of `pk top`: each tab's rows for a model, the key of a row, and the tab that opens
-one."""
+"""The tabs of `pk top`: the rows of each tab for a model, the key of a row, and the tab that opens
+a row."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -45,7 +45,7 @@ class TopColumn(NamedTuple):
 
 
 class Tab(NamedTuple, Generic[RowOfTab]):
-    """A tab: its row types, its rows for a model, and how they are sorted and opened."""
+    """A tab: its row types, its rows for a model, and how rows are sorted and opened."""
 
     name: str
     title: str
@@ -53,7 +53,7 @@ class Tab(NamedTuple, Generic[RowOfTab]):
     """The row type of a snapshot."""
 
     drawn: type
-    """The row type of the screen, which has the fields of `snapshot` too."""
+    """The row type of the screen, which also has the fields of `snapshot`."""
 
     rows: Callable[[Model, str | None, float], list[RowOfTab]]
     """(model, subject, now in epoch milliseconds) → rows; the subject is the open topic or
@@ -87,7 +87,7 @@ def _drawn_columns(kind: type) -> tuple[TopColumn, ...]:
 
 
 def _by(*keys: str) -> Callable[[Row], Any]:
-    """A key function over one field or several."""
+    """A key function for sorting by one field or several."""
     if len(keys) == 1:
         return lambda row: row[keys[0]]
     return lambda row: tuple(row[key] for key in keys)
@@ -315,7 +315,7 @@ def _lag_style(row: LagOnScreen) -> str | None:
 
 
 def _group_style(row: GroupOnScreen) -> str | None:
-    # A pipeline's group is always empty.
+    # the group of a pipeline is always empty
     is_left = row["state"] in ("Empty", "Dead") and row["type"] != "Pipeline"
     return _lag_style(row) or ("dim" if is_left else None)
 

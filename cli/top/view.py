@@ -1,8 +1,8 @@
-"""How `pk top` looks: lines of styled text for a terminal of any size, from the model and the
-user's choices. Pure.
+"""The appearance of `pk top`: lines of styled text for a terminal of any size, from the model and
+the user's choices. Pure.
 
 The name column takes the space that the others leave; long names are cut in the middle, so that
-their ends still tell them apart. Columns never shrink while the terminal keeps its size, so that
+their ends still distinguish them. Columns never shrink while the terminal keeps its size, so that
 the table does not flicker.
 """
 
@@ -29,7 +29,7 @@ from pk.cli.top.tables import TABS, TopColumn
 _NAME_MIN = 20
 """Columns are dropped until names have this many cells."""
 _VALUE_MIN = 40
-"""The same for values of records."""
+"""Columns are dropped until values of records have this many cells."""
 _SMALLEST = (40, 8)
 
 
@@ -38,16 +38,16 @@ class Status(NamedTuple):
 
     cluster: str
     at_ms: int | None
-    """When the data is from, epoch milliseconds."""
+    """The time of the data, in epoch milliseconds."""
 
     now_ms: int
     trouble: str | None = None
     stale: bool = False
-    """Whether the data is out of date: it is drawn dimmed."""
+    """Whether the data is out of date, and so is drawn dimmed."""
 
 
 class Painter:
-    """Lays out the screen; remembers column widths between drawings."""
+    """Lays out the screen. Remembers column widths between drawings."""
 
     def __init__(self) -> None:
         self._widths: dict[tuple[str, str], int] = {}
@@ -58,7 +58,7 @@ class Painter:
         self._whole_record: tuple[object, list[Line]] = (None, [])
 
     def rows(self, screen: Screen) -> Sequence[Row]:
-        """The table's rows as last arranged, which the keys act on. Empty if another tab was
+        """The rows of the table as last arranged, to which the keys apply. Empty if another tab was
         drawn."""
         return self._rows if self._shown == screen.shown.name else ()
 
@@ -168,7 +168,7 @@ class Painter:
         kept = _VALUE_MIN if columns[name].how.flexible else _NAME_MIN
 
         def sizes(heads: Sequence[str]) -> tuple[list[int], list[int]]:
-            """The width that each column wants, and the least that it needs."""
+            """The width that each column needs, and the least that it accepts."""
             wanted = [
                 max(self._widths[tab, column.key], cell_len(head) + 1)
                 for column, head in zip(columns, heads, strict=True)
@@ -222,7 +222,8 @@ def _filled(line: Line, width: int, style: str) -> Line:
 
 
 def _both(left: Line, right: Line, width: int) -> Line:
-    """Two lines in one, the second right-aligned; it is dropped if there is no room."""
+    """Two texts in one line, the second right-aligned. The second is dropped if there is no
+    space."""
     used = sum(cell_len(text) for text, _ in left)
     wanted = sum(cell_len(text) for text, _ in right)
     if used + wanted + 1 > width:
@@ -263,7 +264,7 @@ def _tabs(screen: Screen, width: int) -> Line:
 
 
 def _summary(model: Model, screen: Screen, status: Status, width: int) -> list[Line]:
-    """The lines above the table: its title, the filter, totals."""
+    """The lines above the table: its title, the filter, and the totals."""
     right: Line = []
     if screen.filter and screen.typing is None:
         right.append((f"/{printable(screen.filter)}", "yellow"))
@@ -321,7 +322,7 @@ def _total_rate(model: Model) -> float | None:
 
 
 def _request_totals(model: Model) -> list[str]:
-    """Requests a second, and how long the most important ones take. Empty without metrics."""
+    """The requests per second, and how long the most important ones take. Empty without metrics."""
     times = model.request_times
     keys = times.sampled()
     rates = [rate for key in keys if (rate := times.rate(key)) is not None]
@@ -380,7 +381,7 @@ def _isr_totals(model: Model, status: Status) -> str:
 
 
 def _below(model: Model, screen: Screen, width: int, height: int) -> list[Line]:
-    """The lines below the table: on the ISR tab the timeline and the last events."""
+    """The lines below the table: on the ISR tab, the timeline and the last events."""
     if screen.shown.name != "isr":
         return []
     room = max((height - 8) // 3, 1)
@@ -403,7 +404,8 @@ def _below(model: Model, screen: Screen, width: int, height: int) -> list[Line]:
 
 
 def together(events: Iterable[Event]) -> list[list[Event]]:
-    """Events that happened together and are alike except for the partition, in order."""
+    """Merge events that occurred at the same time and differ only in the partition. Keeps the
+    order."""
     found: dict[tuple[int, str, tuple[int, ...]], list[Event]] = {}
     for event in events:
         key = (event.at_ms, event.row["event"], tuple(event.row["brokers"]))
@@ -415,7 +417,8 @@ _CELL_MS = 10_000
 
 
 def timeline(model: Model, width: int, now_ms: int | None = None) -> list[Line]:
-    """How often replicas left and joined, ten seconds a cell, the latest at the right."""
+    """How often replicas left and joined the ISR: each cell is ten seconds, the latest at the
+    right."""
     cells = min(max(width - 40, 10), 90)
     shrinks, expands = [0.0] * cells, [0.0] * cells
     if model.began_ms is None:

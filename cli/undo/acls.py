@@ -14,7 +14,7 @@ from pk.net.client.admin_operations.base import Failure
 
 KIND = "acls"
 ROW = ChangedAclRow
-"""The rows that undoing such a change shows."""
+"""The row types that undoing such a change shows."""
 
 
 async def remember(
@@ -25,7 +25,7 @@ async def remember(
     deleted: Sequence[AclBinding],
     undoes: str | None = None,
 ) -> str | None:
-    """Record how to undo that ACLs are added and deleted; return the id for `how_to_undo`."""
+    """Record how to undo that ACLs are added and deleted. Returns the id for `how_to_undo`."""
     said = [
         f"{count(len(rules), 'ACL')} {verb}"
         for rules, verb in ((added, "added"), (deleted, "deleted"))
@@ -41,7 +41,8 @@ def forget_failed(
     deleted: Sequence[AclBinding],
     failed: Container[AclBinding],
 ) -> bool:
-    """Keep only the ACLs that were really changed in the record; False if there are none."""
+    """Keep only the ACLs in the record that were actually changed. Returns False if there are
+    none."""
     added = [rule for rule in added if rule not in failed]
     deleted = [rule for rule in deleted if rule not in failed]
     if not added and not deleted:
@@ -52,7 +53,8 @@ def forget_failed(
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Show which ACLs are deleted and added again, ask, and do it; True once that is done."""
+    """Show which ACLs are deleted and added again, ask, and do so. Returns True once that is
+    done."""
     added, deleted = (
         [AclBinding(*each) for each in change.inverse[key]] for key in ("added", "deleted")
     )
@@ -99,5 +101,5 @@ def _inverse(added: Sequence[AclBinding], deleted: Sequence[AclBinding]) -> dict
 
 
 def _plain(value: int | str) -> int | str:
-    """A number as such: JSON knows no enumeration."""
+    """A number as a plain int, since JSON has no enumerations."""
     return int(value) if isinstance(value, int) else value

@@ -1,8 +1,8 @@
 """Undoes config changes: restores what each resource itself had set, key by key.
 
-A key that the resource had not set is deleted again, so that the lower layer (the cluster's
-default, the broker's file) applies as before. Secrets cannot be read back, so a change to one
-cannot be undone.
+A key that the resource had not set is deleted, so that the lower layer (the cluster's default, the
+broker's file) applies as before. Secrets cannot be read back, so a change to a secret cannot be
+undone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,8 @@ def _resource(data: Mapping[str, Any]) -> ConfigResource:
 async def _describe(
     context: Context, resources: Iterable[Mapping[str, Any]]
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    """The resources' own configs now, by key; resources that cannot be described are missing."""
+    """The current configs of the resources themselves, by key; resources that cannot be described
+    are left out."""
     admin = await context.admin()
     answers = await admin.describe_configs([_resource(data) for data in resources])
     return {
@@ -48,11 +49,11 @@ async def _describe(
 
 
 ROW = ConfigUndoRow
-"""The rows that undoing such a change shows."""
+"""The row types that undoing such a change shows."""
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Show what each key is restored to, ask, and set it; True once that is done.
+    """Show what each key is restored to, ask, and set it. Returns True once that is done.
 
     Raises Refused, without `anyway`, if a key was changed since.
     """

@@ -1,10 +1,10 @@
 """Undoes changes to committed offsets: restores each partition's offset with its metadata, or
 deletes it if there was none.
 
-An offset can be committed only while the group is empty. It is also worth little once the group has
-read on, or once the topic was deleted and created again: it then belongs to other records. All of
-that is checked first. An offset that retention has deleted in the meantime is clamped, as in a
-reset.
+An offset can be committed only while the group is empty. It is also of little use once the group
+has read further, or once the topic was deleted and created again, since it then belongs to other
+records. All of this is checked first. An offset that retention has deleted in the meantime is
+clamped, as in a reset.
 """
 
 from pk.cli.cluster.groups import (
@@ -28,13 +28,14 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 ROW = OffsetChangeRow
-"""The rows that undoing such a change shows."""
+"""The row types that undoing such a change shows."""
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Show what each committed offset is restored to, ask, and commit it; True once that is done.
+    """Show what each committed offset is restored to, ask, and commit it. Returns True once that is
+    done.
 
-    Raises Refused if the group is active, or, without `anyway`, if it has committed since.
+    Raises Refused if the group is active or, without `anyway`, if it has committed since.
     """
     admin = await context.admin()
     kept = kept_in(change.inverse)

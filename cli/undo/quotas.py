@@ -1,4 +1,4 @@
-"""Undoes changes of client quotas: gives each value back that was there before."""
+"""Undoes changes of client quotas: restores the previous values."""
 
 from pk.cli.cluster.quota_changes import KIND, change_quota, entity_from
 from pk.cli.cluster.quota_rows import ChangedQuotaRow
@@ -9,19 +9,19 @@ from pk.cli.runtime.context import Context
 from pk.core.quota.entity import entity_text
 
 ROW = ChangedQuotaRow
-"""The rows that undoing such a change shows."""
+"""The row types that undoing such a change shows."""
 
 __all__ = ["KIND", "ROW", "undo"]
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Show what changes, ask, and do it; True once that is done.
+    """Show the changes, ask, and make them. Returns True once that is done.
 
     Raises Refused, without `anyway`, if a value was changed since.
     """
     admin, entity = await context.admin(), entity_from(change.inverse["entity"])
     values: dict[str, float | None] = change.inverse["values"]
-    after: dict[str, float | None] = change.inverse.get("after", {})  # older records lack it
+    after: dict[str, float | None] = change.inverse.get("after", {})  # older records do not have it
     if not anyway and not context.change.dry_run:
         now = (await admin.describe_quotas()).get(entity, {})
         since = [k for k in after if now.get(k) not in (values[k], after[k])]

@@ -7,7 +7,7 @@ from pk.cli.positions.times import show_span
 
 
 class ChangeRow(TypedDict):
-    """A change that pk made and can undo. `undone` is when that was done."""
+    """A change that pk made and can undo. `undone` is the time at which it was undone."""
 
     id: int
     age_ms: Annotated[int, Shown("AGE", show=show_span)]

@@ -25,7 +25,7 @@ KINDS = {
 
 
 class Undo(Protocol):
-    """Shows what undoing a change does, asks, and does it; True once it is done."""
+    """Shows what undoing a change does, asks, and does it. Returns True once that is done."""
 
     def __call__(
         self, context: Context, change: store.Change, *, anyway: bool
@@ -40,8 +40,8 @@ async def undo(
     list_all: bool = False,
     kind: str | None = None,
 ) -> None:
-    """`pk undo`: lists the changes that can be undone, or undoes one. A `kind` limits it to changes
-    of that kind.
+    """Run `pk undo`: list the changes that can be undone, or undo one. A `kind` limits it to
+    changes of that kind.
 
     `change_id` is a number from `pk undo --list`, or `last`; None lists the changes that can be
     undone. `list_all` lists the others too. `anyway` also undoes values that have changed since.
@@ -93,12 +93,12 @@ async def undo(
 
 
 async def undo_groups(context: Context, *, change_id: str | None, anyway: bool) -> None:
-    """`pk groups undo`: as `pk undo`, for changes to committed offsets."""
+    """Run `pk groups undo`, which is `pk undo` for changes to committed offsets."""
     await undo(context, change_id=change_id, anyway=anyway, kind="group-offsets")
 
 
 def _check_cluster(context: Context, change: store.Change, here: str | None) -> None:
-    """Refuse to undo a change on a different cluster."""
+    """Raise Refused for a change on a different cluster."""
     if here != change.cluster_id:
         raise Refused(
             f"Change {change.id} was made on {change.cluster} (cluster {change.cluster_id}), and "

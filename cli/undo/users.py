@@ -1,5 +1,5 @@
-"""Undoes added users: deletes them again. Other changes to users cannot be undone, since no
-password can be read back."""
+"""Undoes added users: deletes them. Other changes to users cannot be undone, since passwords cannot
+be read back."""
 
 from pk.cli.cluster.propagation import until_user
 from pk.cli.output.rows import listing
@@ -12,13 +12,13 @@ from pk.net.client.admin import Admin
 
 KIND = "users"
 ROW = UserUndoRow
-"""The rows that undoing such a change shows."""
+"""The row types that undoing such a change shows."""
 
 
 async def remember_added(
     context: Context, admin: Admin, user: str, mechanism: Mechanism
 ) -> str | None:
-    """Record how to undo that a user is added; return the id for `how_to_undo`."""
+    """Record how to undo that a user is added. Returns the id for `how_to_undo`."""
     name = mechanism.sasl_name
     return await store.remember(
         context, admin, KIND, f"user {user} added ({name})", {"user": user, "mechanism": name}
@@ -26,7 +26,7 @@ async def remember_added(
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Show the users to delete, ask for confirmation, and delete them; return True once that is
+    """Show the users to delete, ask for confirmation, and delete them. Returns True once that is
     done."""
     user, mechanism = change.inverse["user"], Mechanism.named(change.inverse["mechanism"])
     admin = await context.admin()

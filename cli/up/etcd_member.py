@@ -1,11 +1,12 @@
 """A member of etcd below `pk up`, as a process of its own: `python -m pk.cli.up.etcd_member
 etcd-101`.
 
-The job arrives as a line of JSON on standard input, which stays open. This process then becomes
-etcd, so that its parent sees etcd's own end, after it has forked another that watches: that one
-writes the member's address to standard output, as a line of JSON, once the member has a leader, and
-ends the member when standard input closes, since etcd itself does not notice that its parent is
-gone. It ends the member later than the brokers end, which need it while they hand over.
+The job arrives as a line of JSON on standard input, which stays open. This process forks a second
+one that watches, and then becomes etcd, so that its parent sees the end of etcd itself. The
+watching process writes the member's address to standard output, as a line of JSON, once the member
+has a leader. When standard input closes, it ends the member, since etcd itself does not notice that
+its parent has ended. It waits before it does so, since the brokers need the member for their
+shutdown.
 """
 
 import contextlib
@@ -21,21 +22,21 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final
 
 LOOK_S: Final = 0.05
-"""How often the member is asked whether it is ready."""
+"""How often the member is asked whether it is ready, in seconds."""
 
 ANSWER_S: Final = 2.0
 
 CHECK_S: Final = 1.0
-"""How often it is checked that the member lives."""
+"""How often to check whether the member runs, in seconds."""
 
 BROKERS_END_S: Final = 6.0
-"""How long brokers may take to hand over once their parent is gone."""
+"""How long the brokers may take to shut down once their parent has ended."""
 
 MEMBER_ENDS_S: Final = 5.0
 
 
 def main() -> int:
-    """Run the member; return only for the process that watches."""
+    """Run the member. Returns only in the process that watches."""
     line = sys.stdin.buffer.readline()
     if not line:
         return 0  # the parent ended before it sent the job
@@ -43,10 +44,10 @@ def main() -> int:
     member = os.getpid()
     if os.fork():
         program = job["program"]
-        # etcd refuses an option that a variable names too.
+        # etcd refuses an option that is also in a variable
         kept = {k: v for k, v in os.environ.items() if not k.startswith("ETCD_")}
         machine = {"aarch64": "arm64"}.get(os.uname().machine)
-        if machine is not None:  # etcd 3.4 wants to be told that it may
+        if machine is not None:  # etcd 3.4 requires this option
             kept["ETCD_UNSUPPORTED_ARCH"] = machine
         os.execve(program[0], program, kept)
     _watch(member, job)
@@ -64,7 +65,7 @@ def _watch(member: int, job: Mapping[str, Any]) -> None:
             sys.stdout.write(json.dumps({"address": job["address"]}) + "\n")
             sys.stdout.flush()
             break
-    # The parent reads both until they close: with the member.
+    # The parent reads both until they close, which they do with the member.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
@@ -83,7 +84,7 @@ def _watch(member: int, job: Mapping[str, Any]) -> None:
 
 
 def _lives(member: int) -> bool:
-    """Whether the member is there: it is the parent of this process."""
+    """Whether the member runs: it is the parent of this process."""
     return os.getppid() == member
 
 

@@ -1,5 +1,5 @@
-"""A broker process's log on standard error: lines for people, or (`pk.log.format=json`) one JSON
-object an event.
+"""The log of a broker process on standard error: lines for people or, with `pk.log.format=json`,
+one JSON object for each event.
 
 Levels change while it runs: `pk configs alter broker-logger 1 -c pk.server=DEBUG`.
 """
@@ -16,7 +16,7 @@ from pk.core.config import BrokerConfig
 
 
 class InertFormatter(logging.Formatter):
-    """Log lines without control characters: they may contain text that a client sent."""
+    """Log lines without control characters, since they may contain text that a client sent."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Part of `logging.Formatter`."""
@@ -24,7 +24,7 @@ class InertFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object an event, on one line."""
+    """One JSON object for each event, on one line."""
 
     def __init__(self, node_id: int) -> None:
         super().__init__()
@@ -45,8 +45,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """Send the broker's warnings to standard error, with their time, and the progress of a long
-    recovery."""
+    """Write the broker's warnings, with their time, and the progress of a long recovery to standard
+    error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(InertFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
@@ -54,7 +54,7 @@ def log_to_stderr() -> None:
 
 
 def use_log_format(config: BrokerConfig) -> None:
-    """Make what `log_to_stderr` set up write as `pk.log.format` says."""
+    """Make the handler of `log_to_stderr` write in the format of `pk.log.format`."""
     if config.pk_log_format == "json":
         for handler in logging.getLogger().handlers:
             if isinstance(handler.formatter, InertFormatter):

@@ -1,5 +1,5 @@
-"""Runs a broker in this process, for `pk up` and `pk node start`. The node handles signals
-itself."""
+"""Runs a broker in this process, for `pk up` and `pk node start`. The node itself handles
+signals."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from pk.net.node import Node, run_node
 
 
 def broker_config(given: Mapping[str, str]) -> BrokerConfig:
-    """The config to run a broker with. Raises Unusable."""
+    """The config for running a broker. Raises Unusable."""
     try:
         config = BrokerConfig.parse(given)
         check_security(config)
@@ -41,10 +41,11 @@ def _sentence(error: Exception) -> str:
 async def run_broker(
     config: BrokerConfig, *, memory: bool, on_ready: Callable[[str], Awaitable[None]]
 ) -> Exit:
-    """Run the broker until a signal has drained it; run `on_ready` with its address once it serves.
-    Returns the exit code.
+    """Run the broker until a signal has drained it. Calls `on_ready` with its address once it
+    serves. Returns the exit code.
 
-    Raises CommandError if it cannot start, or if `on_ready` does; the broker is drained first.
+    Raises CommandError if the broker cannot start, or if `on_ready` does; the broker is drained
+    first.
     """
     use_log_format(config)
     disk = MemoryDisk(config.pk_memory_bytes_max) if memory else RealDisk()
@@ -74,14 +75,14 @@ async def run_broker(
 
 
 def exit_of_server(signal_number: int | None) -> Exit:
-    """The exit code of a server in the foreground that a signal drained: 0 for SIGTERM, by which
-    service managers end one; for Ctrl-C the one with which the process dies of SIGINT, so that a
-    loop of bash around it ends too."""
+    """The exit code of a server in the foreground that a signal drained. For SIGTERM, with which
+    service managers stop a server, it is 0. For Ctrl-C, it is the code with which the process dies
+    of SIGINT, so that a loop in a shell ends too."""
     return Exit.INTERRUPTED if signal_number == signal.SIGINT else Exit.OK
 
 
 def say_stopped(context: Context, what: str) -> None:
-    """Say at a terminal that a server in the foreground has stopped, below the `^C` there."""
+    """Say at a terminal that a server in the foreground has stopped, below the `^C`."""
     if context.streams.err_terminal:
         context.say(f"\n{what} has stopped.")
 
@@ -100,8 +101,8 @@ def remove_tree(path: str) -> None:
 
 
 def check_directory(path: str) -> None:
-    """Create a data directory. Raises Unusable if something else than a directory is in its way,
-    CommandError if it cannot be created."""
+    """Create a data directory. Raises Unusable if something else than a directory exists at the
+    path, and CommandError if it cannot be created."""
     above = os.path.abspath(path)
     while not os.path.lexists(above) and above != os.path.dirname(above):
         above = os.path.dirname(above)
@@ -119,7 +120,7 @@ PORT = 9092
 
 
 def check_port(port: int) -> int:
-    """`port`, if valid. Raises Unusable."""
+    """Check a port, and return it. Raises Unusable."""
     if not 0 <= port <= 65535:
         raise Unusable(f"--port must be from 0 to 65535, not {port}.")
     return port

@@ -1,5 +1,5 @@
-"""Files with secrets: readable by the user only from their first byte on, and never seen half
-written."""
+"""Files with secrets: only the user can read them from their first byte on, and they are never seen
+half written."""
 
 import os
 

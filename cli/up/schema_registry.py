@@ -11,13 +11,13 @@ from pk.cli.up.options import Up
 
 
 def registry_port(options: Up) -> int | None:
-    """The port to serve a schema registry on; None if none is wanted."""
+    """The port for a schema registry; None if none is requested."""
     return options.schema_registry_port if options.schema_registry else None
 
 
 def check_registry(port: int | None, *, secure: bool) -> None:
-    """Raise Unusable for a port that is none, or if the registry would need to log in to the
-    brokers; CommandError if a library is missing: brokers that are ready would end at once."""
+    """Raise Unusable for an invalid port, or if the registry would need to log in to the brokers,
+    and CommandError if a library is missing: brokers that are ready would have to end again."""
     if port is None:
         return
     if not 0 <= port <= 65535:
@@ -51,7 +51,8 @@ async def serve_beside(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; started, and its URL written, once it answers. Raises CommandError."""
+    """Serve until cancelled; `started` is set, and the URL is written, once the registry answers.
+    Raises CommandError."""
     from pk.net.schemas.log import LogError
     from pk.net.schemas.registry import Settings
     from pk.net.schemas.serve import Listening, serve_registry

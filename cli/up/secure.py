@@ -59,8 +59,8 @@ def folder_of(directory: str) -> str:
 
 
 def is_secured(directory: str) -> bool:
-    """Whether a cluster was started here with --secure. It stays secured: its users would not
-    expect to be in the open."""
+    """Whether a cluster was started here with --secure. It stays secured, since its users would not
+    expect it to be open."""
     return os.path.isdir(folder_of(directory))
 
 
@@ -75,8 +75,8 @@ class Secured:
     """The credentials of a secured cluster."""
 
     def __init__(self, directory: str) -> None:
-        """Make those that are missing in `directory`, the cluster's. Raises CommandError."""
-        from pk.cli.up.certificates import Authority  # takes its time to import
+        """Make the files that are missing in `directory`, the cluster's. Raises CommandError."""
+        from pk.cli.up.certificates import Authority  # takes long to import
 
         self.folder = folder_of(directory)
         try:
@@ -94,14 +94,14 @@ class Secured:
         return self._path("ca.pem")
 
     def certificate_of(self, node_id: str) -> str:
-        """The file with the key and the certificate of a node, made if it is missing. Raises
+        """The file with the key and the certificate of a node, created if it is missing. Raises
         CommandError."""
         path = self._path(f"node-{node_id}.pem")
         self._authority.give(path, f"node-{node_id}")
         return path
 
     def config_of(self, node_id: str, *, broker: bool = True) -> dict[str, str]:
-        """The keys of a node; `broker` is whether it serves clients. Raises CommandError."""
+        """The keys of a node; `broker` says whether it serves clients. Raises CommandError."""
         key_store = self.certificate_of(node_id)
         login = (
             "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -130,8 +130,8 @@ class Secured:
         return config
 
     async def open_to(self, bootstrap: str) -> list[str]:
-        """Make the admin user, the files for clients and the profile for a cluster that serves at
-        `bootstrap`. Returns lines that say what clients use. Raises CommandError."""
+        """Create the admin user, the files for clients and the profile, for a cluster that serves
+        at `bootstrap`. Returns lines that say what clients need. Raises CommandError."""
         await self._make_admin(bootstrap)
         login = (
             "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -170,7 +170,8 @@ class Secured:
         return lines
 
     def close(self) -> None:
-        """Delete the profile: its credentials go with a temporary directory."""
+        """Delete the profile of a cluster whose credentials are deleted with a temporary
+        directory."""
         profiles, chosen = read_profiles()
         if PROFILE not in profiles or not self._is_ours(profiles[PROFILE].secrets):
             return
@@ -207,7 +208,8 @@ class Secured:
             raise CommandError(f"The user {ADMIN} cannot be created: {e}.") from e
 
     def _write_profile(self, bootstrap: str) -> bool:
-        """Whether the profile is this cluster's now: one that the user made stays."""
+        """Write the profile. Returns whether it is now this cluster's: a profile that the user made
+        is left unchanged."""
         import tomlkit
 
         profiles, _ = read_profiles()
@@ -262,8 +264,8 @@ class Secured:
 
 
 def _is_made_here(sources: Mapping[str, str]) -> bool:
-    """Whether `pk up --secure` wrote a profile, for this cluster or another: one is replaced by the
-    next."""
+    """Whether `pk up --secure` wrote a profile, for this cluster or another: such a profile is
+    replaced by the next one."""
     words = sources.get("sasl.password", "").removeprefix("command:")
     try:
         command = shlex.split(words)

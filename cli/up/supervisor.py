@@ -4,10 +4,11 @@ them, and handles commands.
 Each node is a process (`cli/up/child.py`) in its own process group, so that Ctrl-C reaches only the
 parent, which knows the order in which to stop: the brokers together, then the controller or the
 members of etcd (`cli/up/etcd_member.py`). A node that ends by itself is reported, and started again
-after a pause that grows while it does not last; a node that was ended by a command stays down until
-a command starts it.
+after a pause that grows as long as the node keeps ending soon. A node that a command has ended
+stays down until a command starts it.
 
-The parent prints what nodes write to standard error, each line prefixed with the node's name.
+The parent prints the lines that nodes write to standard error, each prefixed with the name of the
+node.
 """
 
 import json
@@ -44,13 +45,14 @@ LINE_BYTES_MAX: Final = 1 << 16
 
 PAUSE_S_MIN: Final = 1.0
 PAUSE_S_MAX: Final = 60.0
-"""Until a node that ended by itself is started again, doubling each time."""
+"""The longest pause before a node that ended by itself is started again. The pause doubles each
+time."""
 
 STEADY_S: Final = 60.0
 """If a node has run for this long, its next end counts as the first."""
 
 JobOf = Callable[[NodeState], Mapping[str, Any]]
-"""Computes the start instructions of a node's process, when it starts: only then is the
+"""Computes the start instructions of a node's process when the process starts: only then is the
 controller's address known."""
 
 
@@ -62,9 +64,9 @@ class _Child:
         self.ready = trio.Event()
         self.ended = trio.Event()
         self.asked = False
-        """Whether its end was requested."""
+        """Whether the end of the process was requested."""
         self.ready_at = 0.0
-        """The time when it was ready."""
+        """The time at which the node was ready."""
 
 
 class Supervisor:
@@ -80,8 +82,8 @@ class Supervisor:
         restart: bool,
         say: Callable[[str], None],
     ) -> None:
-        """`memory`: whether brokers and controller keep nothing on disk. `restart`: whether nodes
-        that end by themselves are started again. `say` prints a line for the user."""
+        """`memory` says whether brokers and controller keep nothing on disk; `restart`, whether
+        nodes that end by themselves are started again. `say` prints a line for the user."""
         self.state = state
         self._job_of = job_of
         self._nursery = nursery
@@ -90,16 +92,15 @@ class Supervisor:
         self._say = say
         self._children: dict[int, _Child] = {}
         self._spawning: set[int] = set()
-        """Nodes whose process is being started: a second request for one is refused, instead of
-        starting it twice."""
+        """Nodes whose process is being started. A second request to start one is refused."""
         self._returning: dict[int, trio.CancelScope] = {}
-        """Nodes that are started again, and what stops that."""
+        """Node that will be started again → the scope that cancels this."""
         self._pauses_s: dict[int, float] = {}
-        """The last pause of each."""
+        """The last pause of each node."""
         self._width = max(len(node.name) for node in state.nodes)
 
     async def start_all(self) -> None:
-        """Start every node; return when all serve. Raises CommandError if one ends instead."""
+        """Start every node. Returns when all serve. Raises CommandError if one ends instead."""
         nodes = self.state.nodes
         for node in nodes:
             await self._spawn(node)
@@ -113,8 +114,8 @@ class Supervisor:
                 await self._await_ready(node)
 
     async def stop_all(self) -> None:
-        """Drain the brokers, all at once, then stop the controller, or the members of etcd one
-        after another: a member that leads hands that over, and would wait for those that end."""
+        """Drain all brokers at once, then stop the controller, or the members of etcd one after
+        another: a leader hands over its role, and would wait for members that are ending."""
         self._restart_no_more()
         async with trio.open_nursery() as nursery:
             for node in self.state.nodes:
@@ -219,7 +220,7 @@ class Supervisor:
         await child.ended.wait()
 
     def _leave(self, node: NodeState) -> bool:
-        """Whether the node was about to be started again; it is not anymore."""
+        """Whether the node was about to be started again; if so, that is cancelled."""
         scope = self._returning.pop(node.node, None)
         if scope is not None:
             scope.cancel()
@@ -252,8 +253,8 @@ class Supervisor:
         self._nursery.start_soon(self._watch, node, child)
 
     async def _begin(self, node: NodeState) -> None:
-        """Send the process its job. One that has ended by now is reported when it should be
-        ready."""
+        """Send the process its job. A process that has already ended is reported later, when it
+        should be ready."""
         child = self._children.get(node.node)
         if child is None:
             return
@@ -287,7 +288,8 @@ class Supervisor:
         pause_s = self._next_pause(node, child) if died and self._keeps(node) else None
         ended = DEAD if pause_s is None else RESTARTING
         self._move(node, STOPPED if child.asked else ended)
-        # Printed after the state is written, so that a reader of the line finds the new state.
+        # Printed after the state is written, so that a program that reads the line finds the new
+        # state.
         if died:
             again = (
                 f"`pk node start {node.node}` starts it again"
@@ -301,8 +303,8 @@ class Supervisor:
         child.ended.set()
 
     def _keeps(self, node: NodeState) -> bool:
-        """Whether the node is started again. A controller whose metadata was only in its memory
-        would begin another cluster."""
+        """Whether the node is started again. A controller with its metadata only in memory would
+        begin a new cluster."""
         return self._restart and not (self._memory and node.node == CONTROLLER)
 
     def _next_pause(self, node: NodeState, child: _Child) -> float:
@@ -313,7 +315,7 @@ class Supervisor:
         return pause_s
 
     async def _bring_back(self, node: NodeState, pause_s: float, scope: trio.CancelScope) -> None:
-        """Start a node that ended by itself, after a pause, until it is ready."""
+        """Start a node that ended by itself, after a pause, and wait until it is ready."""
         with scope:
             while True:
                 await trio.sleep(pause_s)
@@ -356,7 +358,7 @@ class Supervisor:
 
     def _line(self, node: NodeState, line: bytes) -> None:
         text = escaped_lines(line.decode(errors="replace"))
-        # An event of pk.log.format=json stays one object a line; it names its node.
+        # An event of pk.log.format=json stays one object on a line; it names its node.
         name = "" if text.startswith('{"time": ') else f"{node.name:<{self._width}} | "
         sys.stderr.write(f"{name}{text}\n")
         sys.stderr.flush()

@@ -32,7 +32,7 @@ _ROLES = ("process.roles", "controller.listener.names", "listener.security.proto
 
 
 def _node_id(directory: str) -> str:
-    """The node id of an existing data directory: after `pk log adopt` it need not be 1."""
+    """The node id of an existing data directory, which need not be 1 after `pk log adopt`."""
     from pk.core.log.disk import RealDisk
     from pk.core.log.failures import LogDirError
     from pk.core.log.log_dir import read_meta_properties
@@ -40,11 +40,11 @@ def _node_id(directory: str) -> str:
     try:
         return str(read_meta_properties(RealDisk(read_only=True), directory).node_id)
     except (OSError, LogDirError):
-        return FIRST_NODE  # new; or starting the broker reports the problem
+        return FIRST_NODE  # a new directory, or starting the broker reports the problem
 
 
 def _given(options: Up, directory: str, secured: Secured | None) -> dict[str, str]:
-    """The broker's config: our defaults, then the file, then options, then -X."""
+    """The broker's config: pk's defaults, overridden by the file, then by options, then by -X."""
     port = check_port(PORT if options.port is None else options.port)
     given = {
         "node.id": _node_id(options.data) if options.data is not None else FIRST_NODE,
@@ -79,7 +79,7 @@ def _given(options: Up, directory: str, secured: Secured | None) -> dict[str, st
 
 
 def _secured(given: dict[str, str], options: Up, secured: Secured) -> dict[str, str]:
-    """The config of a broker that serves secured listeners only. Raises Unusable, CommandError."""
+    """The config of a broker that serves only secured listeners. Raises Unusable, CommandError."""
     check_keys(given)
     for key in ("listeners", "advertised.listeners", *_ROLES):
         if key in options_of(options):
