@@ -501,7 +501,7 @@ class Consumer(ConsumerMethods):
     def poll_by_partition(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Like `poll`, with the records of each partition in a list of their own."""
+        """Like `poll`, but group the records by partition."""
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         for record in self.poll(timeout_ms=timeout_ms, records_max=records_max):
             found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)

@@ -70,9 +70,9 @@ class ProducerMethods:
         self._portal.run(self._client.send_offsets, offsets, group)
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the producer was opened (`…-total`) and current values, by the names of
-        Kafka's producer-metrics. `record-send-total` counts the records in requests, so a retry
-        counts again."""
+        """Return counters since the producer was opened (`…-total`) and current values, by the
+        names of Kafka's producer-metrics. `record-send-total` counts the records in requests, so a
+        retry counts again."""
         return self._portal.run_sync(self._client.metrics)
 
     def partitions(self, topic: str) -> int:
@@ -133,19 +133,19 @@ class ConsumerMethods:
         self._portal.run_sync(self._client.seek, partition, offset, leader_epoch=leader_epoch)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continues at the first record of `partitions` (None: all assigned). The offset is looked
+        """Continue at the first record of `partitions` (None: all assigned). The offset is looked
         up in the background. Raises KeyError."""
         self._portal.run_sync(self._client.seek_to_beginning, partitions)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continues at the end of `partitions` (None: all assigned): the high watermark, or with
+        """Continue at the end of `partitions` (None: all assigned): the high watermark, or with
         read_committed the last stable offset. Raises KeyError."""
         self._portal.run_sync(self._client.seek_to_end, partitions)
 
     def seek_to_time(
         self, timestamp_ms: int, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
-        """Continues at the first record with a timestamp of at least `timestamp_ms` (epoch
+        """Continue at the first record with a timestamp of at least `timestamp_ms` (epoch
         milliseconds), or at the end if there is none. Raises ValueError for a negative time,
         KeyError."""
         self._portal.run_sync(self._client.seek_to_time, timestamp_ms, partitions)
@@ -164,13 +164,14 @@ class ConsumerMethods:
         return self._portal.run_sync(self._client.lag, partition)
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """The high watermark of the last fetch; None before the first fetch. Raises KeyError."""
+        """Return the high watermark of the last fetch; None before the first fetch. Raises
+        KeyError."""
         return self._portal.run_sync(self._client.high_watermark, partition)
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the consumer was opened (`…-total`) and current values, by the names of
-        Kafka's consumer metrics. `records-lag-max` is the largest `lag` of an assigned partition,
-        NaN before the first fetch."""
+        """Return counters since the consumer was opened (`…-total`) and current values, by the
+        names of Kafka's consumer metrics. `records-lag-max` is the largest `lag` of an assigned
+        partition, NaN before the first fetch."""
         return self._portal.run_sync(self._client.metrics)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -221,7 +222,7 @@ class ConsumerMethods:
     def poll_by_partition(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Like `poll`, with the records of each partition in a list of their own."""
+        """Like `poll`, but group the records by partition."""
         return self._portal.run(
             self._client.poll_by_partition, timeout_ms=timeout_ms, records_max=records_max
         )
@@ -340,8 +341,8 @@ class AdminMethods:
     def describe_cluster(
         self, *, include_fenced: bool = False, include_authorized_operations: bool = False
     ) -> r.ClusterDescription:
-        """The brokers and the controller of the cluster, by DescribeCluster (KIP-700), or by
-        Metadata for a broker before 2.8."""
+        """Return the brokers and the controller of the cluster, with DescribeCluster (KIP-700), or
+        with Metadata from a broker before 2.8."""
         return self._portal.run(
             self._client.describe_cluster,
             include_fenced=include_fenced,
@@ -349,11 +350,11 @@ class AdminMethods:
         )
 
     def api_versions(self, node_id: int | None = None) -> tuple[r.ApiRange, ...]:
-        """The APIs that a broker serves (None: any broker), in key order."""
+        """Return the APIs that a broker serves (None: any broker), in key order."""
         return self._portal.run(self._client.api_versions, node_id)
 
     def api_versions_all(self) -> Answers[int, tuple[r.ApiRange, ...]]:
-        """The APIs that each broker serves."""
+        """Return the APIs that each broker serves."""
         return self._portal.run(self._client.api_versions_all)
 
     def describe_features(self, node_id: int | None = None) -> r.FeatureDescription:
@@ -380,13 +381,14 @@ class AdminMethods:
         )
 
     def describe_quorum(self) -> r.QuorumDescription:
-        """The controllers' quorum (KIP-595, KIP-836). Raises KafkaError, ControllerSilent."""
+        """Describe the quorum of the controllers (KIP-595, KIP-836). Raises KafkaError,
+        ControllerSilent."""
         return self._portal.run(self._client.describe_quorum)
 
     def find_coordinator(
         self, key: str, type: r.CoordinatorType = r.CoordinatorType.GROUP
     ) -> r.Node:
-        """The broker that coordinates a group or transactional id. Raises KafkaError."""
+        """Return the broker that coordinates a group or transactional id. Raises KafkaError."""
         return self._portal.run(self._client.find_coordinator, key, type)
 
     def find_coordinators(
@@ -400,8 +402,8 @@ class AdminMethods:
         brokers: Iterable[int] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> Answers[int, tuple[r.LogDirDescription, ...]]:
-        """The log directories of brokers (None: all) with their replicas of `partitions` (None:
-        all)."""
+        """Describe the log directories of brokers (None: all) with their replicas of `partitions`
+        (None: all)."""
         return self._portal.run(self._client.describe_log_dirs, brokers, partitions)
 
     def alter_replica_log_dirs(
@@ -415,20 +417,20 @@ class AdminMethods:
         self._portal.run(self._client.unregister_broker, broker_id)
 
     def describe_metadata_snapshot(self, quorum: r.QuorumDescription) -> r.MetadataSnapshot | None:
-        """The newest snapshot of the quorum's leader; None if it has none, or none in Kafka's
-        format."""
+        """Return the newest snapshot of the quorum's leader; None if it has none, or none in
+        Kafka's format."""
         return self._portal.run(self._client.describe_metadata_snapshot, quorum)
 
     def list_topics(self, *, include_internal: bool = True) -> tuple[r.TopicListing, ...]:
-        """All topics that this client may see, sorted by name (Metadata). `include_internal`
+        """List all topics that this client may see, sorted by name (Metadata). `include_internal`
         includes `__consumer_offsets` and the like."""
         return self._portal.run(self._client.list_topics, include_internal=include_internal)
 
     def describe_topics(
         self, topics: Iterable[str] | None = None, *, include_authorized_operations: bool = False
     ) -> Answers[str, r.TopicDescription]:
-        """Describes `topics` (None: all) with their partitions: leaders, replicas, in-sync
-        replicas, and eligible leader replicas if the broker knows them (KIP-966, 3.7).
+        """Describe `topics` (None: all) with their partitions: leaders, replicas, in-sync replicas,
+        and eligible leader replicas if the broker knows them (KIP-966, 3.7).
         `include_authorized_operations` adds the operations that this client is authorized to
         perform (KIP-430)."""
         return self._portal.run(
@@ -438,14 +440,14 @@ class AdminMethods:
         )
 
     def describe_topics_by_id(self, topic_ids: Iterable[Uuid]) -> Answers[Uuid, r.TopicDescription]:
-        """Describes topics by id (KIP-516; brokers from 3.1 on)."""
+        """Describe topics by id (KIP-516; brokers from 3.1 on)."""
         return self._portal.run(self._client.describe_topics_by_id, topic_ids)
 
     def create_topics(
         self, topics: Iterable[r.NewTopic], *, validate_only: bool = False
     ) -> Answers[str, r.CreatedTopic]:
-        """Creates topics (CreateTopics). -1 partitions or replicas, the broker's default, needs
-        brokers from 2.4 on (KIP-464)."""
+        """Create topics (CreateTopics). The value -1 for partitions or replicas, which means the
+        broker's default, needs brokers from 2.4 on (KIP-464)."""
         return self._portal.run(self._client.create_topics, topics, validate_only=validate_only)
 
     def restore_topics(
@@ -468,17 +470,17 @@ class AdminMethods:
         return self._portal.run(self._client.remote_storage, brokers)
 
     def delete_topics(self, topics: Iterable[str]) -> Answers[str, None]:
-        """Deletes topics by name (DeleteTopics)."""
+        """Delete topics by name (DeleteTopics)."""
         return self._portal.run(self._client.delete_topics, topics)
 
     def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> Answers[Uuid, None]:
-        """Deletes topics by id (KIP-516; brokers from 2.8 on)."""
+        """Delete topics by id (KIP-516; brokers from 2.8 on)."""
         return self._portal.run(self._client.delete_topics_by_id, topic_ids)
 
     def create_partitions(
         self, topics: Mapping[str, r.NewPartitions], *, validate_only: bool = False
     ) -> Answers[str, None]:
-        """Adds partitions to topics, up to the total given for each (CreatePartitions, KIP-195)."""
+        """Add partitions to topics, up to the total given for each (CreatePartitions, KIP-195)."""
         return self._portal.run(self._client.create_partitions, topics, validate_only=validate_only)
 
     def list_offsets(
@@ -487,42 +489,43 @@ class AdminMethods:
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     ) -> Answers[TopicPartition, r.ListedOffset]:
-        """The offset of the first record with at least the given timestamp, or of a special one
-        such as `LATEST` (ListOffsets)."""
+        """Return the offset of the first record with at least the given timestamp, or the offset
+        for a special timestamp such as `LATEST` (ListOffsets)."""
         return self._portal.run(self._client.list_offsets, timestamps, isolation=isolation)
 
     def offsets_for_leader_epochs(
         self, epochs: Mapping[TopicPartition, int]
     ) -> Answers[TopicPartition, r.EpochEndOffset]:
-        """The end offset of each leader epoch in its leader's log (OffsetForLeaderEpoch, KIP-101,
-        KIP-320)."""
+        """Return the end offset of each leader epoch in its leader's log (OffsetForLeaderEpoch,
+        KIP-101, KIP-320)."""
         return self._portal.run(self._client.offsets_for_leader_epochs, epochs)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> Answers[TopicPartition, int]:
-        """Deletes the records below an offset (-1: below the high watermark), and returns the new
-        log start offsets (KIP-107)."""
+        """Delete the records below an offset (-1: below the high watermark), and return the new log
+        start offsets (KIP-107)."""
         return self._portal.run(self._client.delete_records, before)
 
     def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> Answers[TopicPartition, tuple[r.ProducerState, ...]]:
-        """The active producers of partitions, according to the partitions' leaders, or to the
-        replicas on one broker (KIP-664, 2.8)."""
+        """Return the active producers of partitions, according to the partitions' leaders, or to
+        the replicas on one broker (KIP-664, 2.8)."""
         return self._portal.run(self._client.describe_producers, partitions, broker_id=broker_id)
 
     def elect_leaders(
         self, election: r.ElectionType, partitions: Iterable[TopicPartition] | None = None
     ) -> Answers[TopicPartition, None]:
-        """Elects the preferred replica as leader, or uncleanly any live one, which may lose records
-        (KIP-183, KIP-460)."""
+        """Elect the preferred replica as leader, or uncleanly any live replica, which may lose
+        records (KIP-183, KIP-460)."""
         return self._portal.run(self._client.elect_leaders, election, partitions)
 
     def unclean_recovery(
         self, partitions: Iterable[TopicPartition] | None = None, *, leader: int = -1
     ) -> dict[TopicPartition, r.UncleanRecovery]:
-        """The knowledge of pk's controller about the logs of partitions (None: all those that wait
-        for a leader or have a damaged or stopped replica). `leader` makes that broker the leader of
-        the partitions that have no leader or a stopped follower, even if its log lacks records."""
+        """Return the state of partitions' logs as pk's controller knows it (None: all partitions
+        that wait for a leader or have a damaged or stopped replica). `leader` makes that broker the
+        leader of the partitions that have no leader or a stopped follower, even if its log lacks
+        records."""
         return self._portal.run(self._client.unclean_recovery, partitions, leader=leader)
 
     def alter_reassignments(
@@ -531,8 +534,8 @@ class AdminMethods:
         *,
         allow_replication_factor_change: bool = True,
     ) -> Answers[TopicPartition, None]:
-        """Moves partitions to the given brokers, of which the first is preferred; None cancels a
-        move (KIP-455, 2.4)."""
+        """Move partitions to the given brokers, of which the first is the preferred leader; None
+        cancels a move (KIP-455, 2.4)."""
         return self._portal.run(
             self._client.alter_reassignments,
             replicas,
@@ -542,8 +545,8 @@ class AdminMethods:
     def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, r.Reassignment]:
-        """The reassignments in progress of the given partitions (None: all) (KIP-455, 2.4). Raises
-        ControllerSilent."""
+        """List the reassignments in progress of the given partitions (None: all) (KIP-455, 2.4).
+        Raises ControllerSilent."""
         return self._portal.run(self._client.list_reassignments, partitions)
 
     def describe_configs(
@@ -554,8 +557,8 @@ class AdminMethods:
         include_synonyms: bool = True,
         include_documentation: bool = False,
     ) -> Answers[r.ConfigResource, tuple[r.ConfigEntry, ...]]:
-        """The configs of resources (DescribeConfigs), or only those named in `keys`. A broker's
-        configs come from that broker."""
+        """Return the configs of resources (DescribeConfigs), or only those named in `keys`. A
+        broker's configs come from that broker."""
         return self._portal.run(
             self._client.describe_configs,
             resources,
@@ -576,14 +579,15 @@ class AdminMethods:
     def list_config_resources(
         self, types: Iterable[r.ResourceType] = ()
     ) -> tuple[r.ConfigResource, ...]:
-        """The resources that have (or may have) configs (KIP-1142, 4.1); no types: all."""
+        """List the resources that have (or may have) configs (KIP-1142, 4.1), of the given types
+        (none: all)."""
         return self._portal.run(self._client.list_config_resources, types)
 
     def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> r.ListedGroups:
-        """The groups of all coordinators (ListGroups). Filters by state need brokers from 2.6 on,
-        by type from 3.8 on."""
+        """List the groups of all coordinators (ListGroups). Filters by state need brokers from 2.6
+        on, by type from 3.8 on."""
         return self._portal.run(self._client.list_groups, states=states, types=types)
 
     def describe_groups(
@@ -598,7 +602,7 @@ class AdminMethods:
         )
 
     def delete_groups(self, group_ids: Iterable[str]) -> Answers[str, None]:
-        """Deletes empty groups with their offsets (DeleteGroups, KIP-229)."""
+        """Delete empty groups with their offsets (DeleteGroups, KIP-229)."""
         return self._portal.run(self._client.delete_groups, group_ids)
 
     def list_group_offsets(
@@ -624,21 +628,21 @@ class AdminMethods:
     def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, r.OffsetAndMetadata]
     ) -> Answers[TopicPartition, None]:
-        """Commits offsets for a group without joining it (OffsetCommit). The group must be empty or
+        """Commit offsets for a group without joining it (OffsetCommit). The group must be empty or
         new."""
         return self._portal.run(self._client.alter_group_offsets, group_id, offsets)
 
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> Answers[TopicPartition, None]:
-        """Deletes a group's committed offsets for partitions (OffsetDelete, KIP-496, 2.4). Raises
+        """Delete a group's committed offsets for partitions (OffsetDelete, KIP-496, 2.4). Raises
         KafkaError for the whole group."""
         return self._portal.run(self._client.delete_group_offsets, group_id, partitions)
 
     def remove_members(
         self, group_id: str, members: Iterable[r.MemberToRemove], *, reason: str | None = None
     ) -> Answers[r.MemberToRemove, None]:
-        """Removes members from a group by instance id or member id (LeaveGroup, KIP-345)."""
+        """Remove members from a group by instance id or member id (LeaveGroup, KIP-345)."""
         return self._portal.run(self._client.remove_members, group_id, members, reason=reason)
 
     def list_share_groups_offsets(
@@ -665,8 +669,8 @@ class AdminMethods:
     def record_times(
         self, places: Iterable[RecordPlace], *, within_ms: int = 0
     ) -> Answers[RecordPlace, int | None]:
-        """The timestamp (epoch ms) of the first record at or after each offset; None if there is
-        none yet."""
+        """Return the timestamp (epoch ms) of the first record at or after each offset; None if
+        there is none yet."""
         return self._portal.run(self._client.record_times, places, within_ms=within_ms)
 
     def list_transactions(
@@ -696,7 +700,7 @@ class AdminMethods:
         return self._portal.run(self._client.abort_transactions, transactions)
 
     def describe_acls(self, wanted: AclFilter = AclFilter()) -> list[AclBinding]:
-        """The rules that match a filter, sorted. Raises KafkaError."""
+        """Return the rules that match a filter, sorted. Raises KafkaError."""
         return self._portal.run(self._client.describe_acls, wanted)
 
     def create_acls(self, rules: Sequence[AclBinding]) -> Answers[AclBinding, None]:
@@ -710,8 +714,8 @@ class AdminMethods:
     def describe_quotas(
         self, wanted: Sequence[QuotaFilter] = (), *, strict: bool = False
     ) -> dict[Entity, dict[str, float]]:
-        """The quotas that match all of `wanted`; with `strict` only those without other components.
-        Needs brokers from 2.6 on. Raises KafkaError."""
+        """Return the quotas that match all of `wanted`; with `strict`, only those without other
+        components. Needs brokers from 2.6 on. Raises KafkaError."""
         return self._portal.run(self._client.describe_quotas, wanted, strict=strict)
 
     def alter_quotas(
@@ -723,7 +727,7 @@ class AdminMethods:
     def describe_scram_users(
         self, users: Iterable[str] | None = None
     ) -> Answers[str, tuple[ScramUser, ...]]:
-        """The credentials of users (None: all). Needs brokers from 2.7 on."""
+        """Return the credentials of users (None: all). Needs brokers from 2.7 on."""
         return self._portal.run(self._client.describe_scram_users, users)
 
     def set_passwords(self, changes: Sequence[NewPassword]) -> Answers[str, None]:
@@ -761,6 +765,6 @@ class AdminMethods:
         return self._portal.run(self._client.expire_token, hmac, period_ms)
 
     def describe_tokens(self, owners: Iterable[KafkaPrincipal] | None = None) -> tuple[Token, ...]:
-        """The tokens of these owners (None: all owners) that the caller may see. Raises
+        """Return the tokens of these owners (None: all owners) that the caller may see. Raises
         KafkaError."""
         return self._portal.run(self._client.describe_tokens, owners)

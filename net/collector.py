@@ -36,8 +36,8 @@ before the next."""
 
 @contextmanager
 def short_collections(long_s: float = LONG_S) -> Generator[None]:
-    """A context in which the survivors of a full collection of at least `long_s` are not scanned
-    again."""
+    """During the block, exempt the survivors of a full collection of at least `long_s` from later
+    scans."""
     oldest = len(gc.get_threshold()) - 1
     begun, thresholds = 0.0, gc.get_threshold()
 
@@ -59,8 +59,8 @@ def short_collections(long_s: float = LONG_S) -> Generator[None]:
 
 @contextmanager
 def rare_collections() -> Generator[None]:
-    """A context in which collections are rare. Nearly all objects that a starting node creates
-    stay: with 50,000 partitions, looking for garbage took a fifth of the start."""
+    """Make collections rare during the block. Nearly all objects that a starting node creates stay:
+    with 50,000 partitions, looking for garbage took a fifth of the start."""
     before = gc.get_threshold()
     gc.set_threshold(*STARTING)
     try:

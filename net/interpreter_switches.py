@@ -16,7 +16,7 @@ TURN_S: Final = 0.0001
 
 @contextmanager
 def short_switches() -> Generator[None]:
-    """A context in which the time slice of a computing thread is `TURN_S`."""
+    """Set the time slice of a computing thread to `TURN_S` during the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(TURN_S)
     try:

@@ -62,7 +62,7 @@ class ScramUsers:
         return token_secret(secret).login(token, mechanism)
 
     def shape(self, mechanism: Mechanism) -> Shape:
-        """The shape of most credentials. Computed again after users have changed."""
+        """Return the shape of most credentials. It is computed again after users have changed."""
         scram = self._broker.image.scram
         if self._shaped is not scram:
             self._shaped, self._shapes = scram, {}

@@ -185,7 +185,7 @@ class ListenerSecurity:
         return self._listener.security_protocol in ("SSL", "SASL_SSL")
 
     async def tls_context(self) -> ssl.SSLContext:
-        """The listener's context with the current keys and files. Raises TlsError."""
+        """Return the listener's context with the current keys and files. Raises TlsError."""
         return await self._context.get()
 
     def principal_of(self, certificate: bytes | None) -> KafkaPrincipal:
@@ -213,7 +213,7 @@ class ListenerSecurity:
         return cast(int, listener_value(config, self._listener.name, RECEIVE_SIZE))
 
     def mechanisms(self) -> ListenerMechanisms:
-        """The mechanisms with which clients may log in."""
+        """Return the mechanisms with which clients may log in."""
         return ListenerMechanisms(self._broker, self._listener.name, self._users, self._validate)
 
     async def fetch_keys(self) -> None:

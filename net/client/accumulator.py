@@ -326,7 +326,7 @@ class PartitionQueue:
             batch.base_sequence = -1
 
     def has_earlier(self, batch: Batch) -> bool:
-        """Whether a batch before `batch` is not settled."""
+        """Return whether a batch before `batch` is not settled."""
         queued = any(
             b.base_sequence >= 0 and _follows(batch.base_sequence, b.base_sequence)
             for b in self.batches
@@ -334,12 +334,12 @@ class PartitionQueue:
         return queued or self.earlier_in_flight(batch)
 
     def earlier_in_flight(self, batch: Batch) -> bool:
-        """Whether a batch before `batch` is in flight."""
+        """Return whether a batch before `batch` is in flight."""
         return any(_follows(batch.base_sequence, b.base_sequence) for b in self.in_flight)
 
 
 def _follows(later: int, earlier: int) -> bool:
-    """Whether sequence `later` is after `earlier`; sequences wrap."""
+    """Return whether sequence `later` is after `earlier`; sequences wrap around."""
     return 0 < (later - earlier) % SEQUENCES < SEQUENCES // 2
 
 
@@ -372,7 +372,7 @@ class Accumulator:
         return queue
 
     def open_batch(self, queue: PartitionQueue) -> tuple[Batch, bool]:
-        """The batch for the next record, and whether it is new."""
+        """Return the batch for the next record, and whether it is new."""
         if queue.batches:
             last = queue.batches[-1]
             if last.built is None and not last.is_full:
@@ -499,7 +499,7 @@ class Accumulator:
 
 
 def too_large(size_bytes: int, limit_bytes: int, key: str) -> KafkaError:
-    """The error for a record too large to ever be sent."""
+    """Return the error for a record that is too large to ever be sent."""
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size_bytes} bytes; {key} is {limit_bytes}"
     )

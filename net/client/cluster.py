@@ -49,7 +49,7 @@ _SLOW_S: Final = 1.0
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
-    """The addresses in "host:port,[::1]:port" or a list of such. Raises ConfigError."""
+    """Parse addresses, "host:port,[::1]:port" or a list of such. Raises ConfigError."""
     parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
     nodes: list[Node] = []
     for part in (part.strip() for part in parts):
@@ -148,7 +148,7 @@ class Cluster:
     # connections
 
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
-        """A usable connection to a broker, opened if necessary.
+        """Return a usable connection to a broker; open one if necessary.
 
         Raises ConnectFailed, or KafkaError BROKER_NOT_AVAILABLE for a broker that the metadata does
         not name.
@@ -164,19 +164,19 @@ class Cluster:
         return await self._connect(node, purpose)
 
     async def connection_to(self, node: Node, purpose: str = "") -> Connection:
-        """A usable connection to a node that is not a broker in the metadata, such as a controller.
-        Raises ConnectFailed."""
+        """Return a usable connection to a node that is not a broker in the metadata, such as a
+        controller. Raises ConnectFailed."""
         return await self._connect(node, purpose)
 
     def node(self, node_id: int) -> Node | None:
-        """A broker by id; negative ids are the bootstrap addresses."""
+        """Return a broker by id. Negative ids are the bootstrap addresses."""
         if node_id < 0:
             index = -1 - node_id
             return self.bootstrap[index] if index < len(self.bootstrap) else None
         return self.metadata.brokers.get(node_id)
 
     def ready_connection(self, node_id: int, purpose: str = "") -> Connection | None:
-        """The connection to a broker, if it is usable now."""
+        """Return the connection to a broker if it is usable now; else None."""
         node = self.node(node_id)
         link = self._links.get((node.address, purpose)) if node else None
         usable = link is not None and link.connection is not None and link.connection.usable
@@ -237,7 +237,7 @@ class Cluster:
             return link.connection
 
     def silent(self, for_s: float = 0.0) -> list[Node]:
-        """The nodes that have owed an answer, or a connection, for at least `for_s` seconds,
+        """Return the nodes that have owed an answer, or a connection, for at least `for_s` seconds,
         longest first.
 
         Connections for requests that are meant to wait (Fetch, JoinGroup) do not count.
@@ -254,8 +254,8 @@ class Cluster:
         return list(silent.values())
 
     async def any_connection(self, besides: Connection | None = None) -> Connection:
-        """A connection to any broker that answers: first one in use, then the known brokers, then
-        the bootstrap addresses.
+        """Return a connection to any broker that answers: first one in use, then the known brokers,
+        then the bootstrap addresses.
 
         `besides` is a connection to avoid. Raises NoBrokers if none can be reached after one
         attempt each.
@@ -554,8 +554,8 @@ class Cluster:
     # roles
 
     async def controller(self) -> int:
-        """The id of the broker for requests to the controller (under KRaft any broker forwards
-        them)."""
+        """Return the id of the broker for requests to the controller (under KRaft, any broker
+        forwards them)."""
         if self.metadata.controller_id not in self.metadata.brokers:
             await self.refresh(())
         if self.metadata.controller_id not in self.metadata.brokers:
@@ -565,8 +565,8 @@ class Cluster:
         return self.metadata.controller_id
 
     async def coordinator(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> int:
-        """The id of the broker that coordinates a group or transactional id; cached until
-        `forget_coordinator`.
+        """Return the id of the broker that coordinates a group or transactional id. It is cached
+        until `forget_coordinator`.
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE, GROUP_AUTHORIZATION_FAILED, …
         """
@@ -618,7 +618,8 @@ class Cluster:
 
 
 async def _cluster_id(connection: Connection) -> str | None:
-    """The id of the cluster that a broker belongs to; None if the broker does not return it."""
+    """Return the id of the cluster that a broker belongs to; None if the broker does not return
+    it."""
     from pk.core.wire.messages.metadata import MetadataRequest
 
     with suppress(KafkaError, ClientError):

@@ -216,7 +216,7 @@ def login_of(config: ClientConfig) -> tuple[str, str]:
 
 
 def has_token(config: ClientConfig) -> bool:
-    """Whether a client logs in with a delegation token: `tokenauth="true"` in
+    """Return whether a client logs in with a delegation token: `tokenauth="true"` in
     `sasl.jaas.config`."""
     from pk.core.auth.jaas import parse_jaas
 

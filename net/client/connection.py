@@ -155,7 +155,8 @@ class Pending:
         return self._event.is_set()
 
     async def wait(self) -> Any:
-        """The decoded answer. Raises Disconnected, RequestTimedOut, Closed or ProtocolError."""
+        """Wait for the answer and return it decoded. Raises Disconnected, RequestTimedOut, Closed
+        or ProtocolError."""
         await self._event.wait()
         if self.error is not None:
             raise without_frames(self.error)
@@ -279,7 +280,7 @@ class Connection:
         return best
 
     def serves(self, api_key: int, version: int = 0) -> bool:
-        """Whether the broker serves an API in `version` or a newer one."""
+        """Return whether the broker serves an API in `version` or a newer one."""
         return self.api_versions.get(api_key, (0, -1))[1] >= version
 
     def submit(

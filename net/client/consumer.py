@@ -292,7 +292,7 @@ class Consumer:
         return self._topics is not None or self._pattern is not None
 
     def _owned(self) -> tuple[TopicPartition, ...]:
-        """The partitions that the group controls."""
+        """Return the partitions that the group controls."""
         return tuple(self._states) if self._subscribes else ()
 
     # positions
@@ -308,19 +308,19 @@ class Consumer:
         self._fetch_soon()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continues at the first record of `partitions` (None: all assigned). The offset is looked
+        """Continue at the first record of `partitions` (None: all assigned). The offset is looked
         up in the background. Raises KeyError."""
         self._seek_later(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continues at the end of `partitions` (None: all assigned): the high watermark, or with
+        """Continue at the end of `partitions` (None: all assigned): the high watermark, or with
         read_committed the last stable offset. Raises KeyError."""
         self._seek_later(partitions, LATEST)
 
     def seek_to_time(
         self, timestamp_ms: int, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
-        """Continues at the first record with a timestamp of at least `timestamp_ms` (epoch
+        """Continue at the first record with a timestamp of at least `timestamp_ms` (epoch
         milliseconds), or at the end if there is none. Raises ValueError for a negative time,
         KeyError."""
         if timestamp_ms < 0:
@@ -356,14 +356,15 @@ class Consumer:
         return self._state(partition).lag
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """The high watermark of the last fetch; None before the first fetch. Raises KeyError."""
+        """Return the high watermark of the last fetch; None before the first fetch. Raises
+        KeyError."""
         mark = self._state(partition).high_watermark
         return None if mark < 0 else mark
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the consumer was opened (`…-total`) and current values, by the names of
-        Kafka's consumer metrics. `records-lag-max` is the largest `lag` of an assigned partition,
-        NaN before the first fetch."""
+        """Return counters since the consumer was opened (`…-total`) and current values, by the
+        names of Kafka's consumer metrics. `records-lag-max` is the largest `lag` of an assigned
+        partition, NaN before the first fetch."""
         lags = [lag for state in list(self._states.values()) if (lag := state.lag) is not None]
         return {
             "records-consumed-total": self._records_consumed,
@@ -458,7 +459,7 @@ class Consumer:
     async def poll_by_partition(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Like `poll`, with the records of each partition in a list of their own."""
+        """Like `poll`, but group the records by partition."""
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         for record in await self.poll(timeout_ms=timeout_ms, records_max=records_max):
             found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
@@ -786,7 +787,7 @@ class Consumer:
         self._group.subscribe(self._topics)
 
     def _topics_watched(self) -> set[str] | None:
-        """The topics whose metadata to watch; None for all."""
+        """Return the topics whose metadata to watch; None for all."""
         if self._pattern is not None and not self._matched_by_group:
             return None
         topics = {partition.topic for partition in self._states} | self.subscription

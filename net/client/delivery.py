@@ -81,7 +81,7 @@ class BatchDelivered(Struct, frozen=True):
     """The batch as it was sent; empty if the batch was too large to be sent."""
 
     def records(self) -> Iterator[SentRecord]:
-        """The records of the batch."""
+        """Return the records of the batch."""
         for number, record in enumerate(decoded(self.data) if self.data else ()):
             offset = self.base_offset + number if self.base_offset >= 0 else -1
             yield SentRecord(offset, record.timestamp, record.key, record.value, record.headers)

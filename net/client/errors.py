@@ -193,5 +193,5 @@ def is_passing(error: KafkaError) -> bool:
 
 
 def unsupported(api: str, node: str, why: str) -> KafkaError:
-    """The error for a request that the broker in use does not support."""
+    """Return the error for a request that the broker in use does not support."""
     return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{node} does not serve {api} {why}")

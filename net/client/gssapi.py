@@ -29,7 +29,8 @@ class KerberosKeys(Protocol):
 
 
 def kerberos_service(config: KerberosKeys) -> tuple[KerberosLogin, str]:
-    """The login, and the Kerberos name of the brokers. Raises ConfigError."""
+    """Return the settings of the login, and the Kerberos name of the brokers. Raises
+    ConfigError."""
     if config.sasl_username is not None or config.sasl_password is not None:
         raise ConfigError(
             "GSSAPI, the default of sasl.mechanism, does not use sasl.username and sasl.password: "

@@ -54,7 +54,7 @@ class Metadata:
         return info.leader_id, info.leader_epoch
 
     def topic_id(self, name: str) -> Uuid:
-        """The id of a topic; zero if unknown."""
+        """Return the id of a topic; zero if unknown."""
         topic = self.topics.get(name)
         return topic.topic_id if topic else ZERO_UUID
 

@@ -428,9 +428,9 @@ class Producer:
                 await transactions.end(commit=False)
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the producer was opened (`…-total`) and current values, by the names of
-        Kafka's producer-metrics. `record-send-total` counts the records in requests, so a retry
-        counts again."""
+        """Return counters since the producer was opened (`…-total`) and current values, by the
+        names of Kafka's producer-metrics. `record-send-total` counts the records in requests, so a
+        retry counts again."""
         accumulator, sender = self._accumulator, self._sender
         return {
             "record-send-total": sender.records_sent,

@@ -198,7 +198,7 @@ class Sender:
                 self._leaderless.pop(queue, None)
 
     def expired(self, batch: Batch, now: float) -> bool:
-        """Whether `delivery.timeout.ms` has passed for a batch."""
+        """Return whether `delivery.timeout.ms` has passed for a batch."""
         return now - batch.created >= self.config.delivery_timeout_ms / 1000
 
     def timed_out(self, batch: Batch) -> Exception:

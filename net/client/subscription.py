@@ -130,7 +130,7 @@ class Chunk:
         self._index -= 1
 
     def size_left(self) -> int:
-        """The number of bytes of the batches that are not taken yet."""
+        """Return the number of bytes of the batches that are not taken yet."""
         if self.exhausted:
             return 0
         return len(self.data) - self.batches[self._index][0]

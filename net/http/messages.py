@@ -69,7 +69,7 @@ class Response(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def json(self) -> Any:
-        """The body decoded from JSON. Raises HttpError."""
+        """Return the body decoded from JSON. Raises HttpError."""
         try:
             return json.loads(self.body) if self.body else None
         except ValueError:

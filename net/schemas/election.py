@@ -49,7 +49,7 @@ class Identity(Struct, frozen=True):
         return f"{self.scheme}://{host}:{self.port}"
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON that members of the group exchange."""
+        """Return the JSON that members of the group exchange."""
         return {
             "version": 1,
             "host": self.host,

@@ -41,12 +41,12 @@ class Row:
         return statistics.median(values) if values else None
 
     def ratio(self) -> float | None:
-        """The ratio of pk's figure to Apache's."""
+        """Return the ratio of pk's figure to Apache's."""
         ours, theirs = self.median("pk"), self.median("apache")
         return ours / theirs if ours is not None and theirs else None
 
     def met(self) -> bool | None:
-        """Whether every goal is met; None without a goal or a figure."""
+        """Return whether every goal is met; None without a goal or a figure."""
         ours, ratio = self.median("pk"), self.ratio()
         verdicts: list[bool] = []
         if self.limit is not None and ours is not None:
@@ -56,7 +56,7 @@ class Row:
         return all(verdicts) if verdicts else None
 
     def goals(self) -> str:
-        """The goals, as the table shows them."""
+        """Return the goals, as the table shows them."""
         sign = "≥" if self.higher else "≤"
         shown = [] if self.limit is None else [f"{sign} {_figure(self.limit)} {self.unit}"]
         if self.goal is not None:

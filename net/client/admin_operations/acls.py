@@ -15,7 +15,7 @@ class AclOperations(AdminBase):
     SECURITY_DISABLED."""
 
     async def describe_acls(self, wanted: AclFilter = AclFilter()) -> list[AclBinding]:
-        """The rules that match a filter, sorted. Raises KafkaError."""
+        """Return the rules that match a filter, sorted. Raises KafkaError."""
         from pk.core.wire.messages.describe_acls import DescribeAclsRequest
 
         response = await self._any(

@@ -96,7 +96,7 @@ def _lacks_leader(error: Exception) -> bool:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions grouped by topic, in the order given."""
+    """Group partitions by topic, in the order given."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
@@ -205,7 +205,7 @@ class AdminBase:
         return ControllerSilent(error.nodes, error.waited_ms, changes=True)
 
     async def _answers(self, node_id: int) -> bool:
-        """Whether a broker answers a request that needs no other node."""
+        """Return whether a broker answers a request that needs no other node."""
         from pk.core.wire.messages.metadata import MetadataRequest
 
         with trio.move_on_after(_ASIDE_S), suppress(*FAILURES):

@@ -30,8 +30,8 @@ class ClusterOperations(AdminBase):
     async def describe_cluster(
         self, *, include_fenced: bool = False, include_authorized_operations: bool = False
     ) -> r.ClusterDescription:
-        """The brokers and the controller of the cluster, by DescribeCluster (KIP-700), or by
-        Metadata for a broker before 2.8.
+        """Return the brokers and the controller of the cluster, with DescribeCluster (KIP-700), or
+        with Metadata from a broker before 2.8.
 
         `include_fenced` needs a broker of 4.0 (KIP-1073). Raises KafkaError UNSUPPORTED_VERSION if
         the broker is older.
@@ -71,7 +71,7 @@ class ClusterOperations(AdminBase):
         )
 
     async def api_versions(self, node_id: int | None = None) -> tuple[r.ApiRange, ...]:
-        """The APIs that a broker serves (None: any broker), in key order."""
+        """Return the APIs that a broker serves (None: any broker), in key order."""
 
         async def attempt() -> Connection:
             if node_id is None:
@@ -81,7 +81,7 @@ class ClusterOperations(AdminBase):
         return _api_ranges(await self._retry(attempt, "ApiVersions"))
 
     async def api_versions_all(self) -> Answers[int, tuple[r.ApiRange, ...]]:
-        """The APIs that each broker serves."""
+        """Return the APIs that each broker serves."""
 
         async def ask(connection: Connection) -> tuple[r.ApiRange, ...]:
             return _api_ranges(connection)
@@ -161,7 +161,8 @@ class ClusterOperations(AdminBase):
         return answers
 
     async def describe_quorum(self) -> r.QuorumDescription:
-        """The controllers' quorum (KIP-595, KIP-836). Raises KafkaError, ControllerSilent."""
+        """Describe the quorum of the controllers (KIP-595, KIP-836). Raises KafkaError,
+        ControllerSilent."""
         from pk.core.wire.messages.describe_quorum import (
             DescribeQuorumRequest,
             PartitionData,
@@ -200,7 +201,7 @@ class ClusterOperations(AdminBase):
     async def find_coordinator(
         self, key: str, type: r.CoordinatorType = r.CoordinatorType.GROUP
     ) -> r.Node:
-        """The broker that coordinates a group or transactional id. Raises KafkaError."""
+        """Return the broker that coordinates a group or transactional id. Raises KafkaError."""
         answer = (await self.find_coordinators([key], type)).value(key)
         return answer
 
@@ -230,8 +231,8 @@ class ClusterOperations(AdminBase):
         brokers: Iterable[int] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> Answers[int, tuple[r.LogDirDescription, ...]]:
-        """The log directories of brokers (None: all) with their replicas of `partitions` (None:
-        all)."""
+        """Describe the log directories of brokers (None: all) with their replicas of `partitions`
+        (None: all)."""
         from pk.core.wire.messages.describe_log_dirs import (
             DescribableLogDirTopic,
             DescribeLogDirsRequest,

@@ -30,8 +30,8 @@ class ConfigOperations(AdminBase):
         include_synonyms: bool = True,
         include_documentation: bool = False,
     ) -> Answers[r.ConfigResource, tuple[r.ConfigEntry, ...]]:
-        """The configs of resources (DescribeConfigs), or only those named in `keys`. A broker's
-        configs come from that broker."""
+        """Return the configs of resources (DescribeConfigs), or only those named in `keys`. A
+        broker's configs come from that broker."""
         from pk.core.wire.messages.describe_configs import (
             DescribeConfigsRequest,
             DescribeConfigsResource,
@@ -103,7 +103,8 @@ class ConfigOperations(AdminBase):
     async def list_config_resources(
         self, types: Iterable[r.ResourceType] = ()
     ) -> tuple[r.ConfigResource, ...]:
-        """The resources that have (or may have) configs (KIP-1142, 4.1); no types: all.
+        """List the resources that have (or may have) configs (KIP-1142, 4.1), of the given types
+        (none: all).
 
         For older brokers, topics, brokers and client metrics are combined; GROUP raises KafkaError
         UNSUPPORTED_VERSION.

@@ -45,11 +45,10 @@ class GroupOperations(AdminBase):
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> r.ListedGroups:
-        """The groups of all coordinators (ListGroups). Filters by state need brokers from 2.6 on,
-        by type from 3.8 on.
+        """List the groups of all coordinators (ListGroups). Filters by state need brokers from 2.6
+        on, by type from 3.8 on.
 
-        A request to a coordinator that is still loading its groups is repeated, as Java's client
-        does.
+        A request to a coordinator that is still loading its groups is retried, as in Java's client.
         """
         from pk.core.wire.messages.list_groups import ListGroupsRequest
 
@@ -103,7 +102,7 @@ class GroupOperations(AdminBase):
         return _named(await self._by_coordinator(group_ids, ask))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> Answers[str, None]:
-        """Deletes empty groups with their offsets (DeleteGroups, KIP-229)."""
+        """Delete empty groups with their offsets (DeleteGroups, KIP-229)."""
         from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 
         async def ask(connection: Connection, ids: list[str]) -> Answers[str, None]:
@@ -169,7 +168,7 @@ class GroupOperations(AdminBase):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, r.OffsetAndMetadata]
     ) -> Answers[TopicPartition, None]:
-        """Commits offsets for a group without joining it (OffsetCommit). The group must be empty or
+        """Commit offsets for a group without joining it (OffsetCommit). The group must be empty or
         new.
 
         If the group is active, every partition fails with UNKNOWN_MEMBER_ID.
@@ -214,7 +213,7 @@ class GroupOperations(AdminBase):
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> Answers[TopicPartition, None]:
-        """Deletes a group's committed offsets for partitions (OffsetDelete, KIP-496, 2.4). Raises
+        """Delete a group's committed offsets for partitions (OffsetDelete, KIP-496, 2.4). Raises
         KafkaError for the whole group."""
         from pk.core.wire.messages.offset_delete import (
             OffsetDeleteRequest,
@@ -246,7 +245,7 @@ class GroupOperations(AdminBase):
     async def remove_members(
         self, group_id: str, members: Iterable[r.MemberToRemove], *, reason: str | None = None
     ) -> Answers[r.MemberToRemove, None]:
-        """Removes members from a group by instance id or member id (LeaveGroup, KIP-345).
+        """Remove members from a group by instance id or member id (LeaveGroup, KIP-345).
 
         Brokers before 2.4 get one request per member, and only by member id. Raises KafkaError for
         the whole group.
@@ -340,7 +339,8 @@ async def _fetch_offsets(
     partitions: list[TopicPartition] | None,
     require_stable: bool,
 ) -> list[Any]:
-    """The topics of an OffsetFetch response of any version. Raises KafkaError for the group."""
+    """Return the topics of an OffsetFetch response of any version. Raises KafkaError for the
+    group."""
     from pk.core.wire.messages.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
@@ -384,7 +384,7 @@ async def _fetch_offsets(
 
 
 def _commits(topics: Any) -> Answers[TopicPartition, r.OffsetAndMetadata]:
-    """The committed offsets in an OffsetFetch response."""
+    """Return the committed offsets in an OffsetFetch response."""
     found: Answers[TopicPartition, r.OffsetAndMetadata] = Answers()
     for t in topics:
         for p in t.partitions:

@@ -28,8 +28,8 @@ class MetadataOperations(AdminBase):
     async def describe_metadata_snapshot(
         self, quorum: r.QuorumDescription
     ) -> r.MetadataSnapshot | None:
-        """The newest snapshot of the quorum's leader; None if it has none, or none in Kafka's
-        format.
+        """Return the newest snapshot of the quorum's leader; None if it has none, or none in
+        Kafka's format.
 
         Raises ConnectFailed if the controller cannot be reached in the same way as the brokers, and
         KafkaError.
@@ -72,7 +72,8 @@ def _fetch(epoch: int) -> Any:
 
 
 async def _made_ms(connection: Connection, epoch: int, snapshot: Any) -> int | None:
-    """The creation time of a snapshot; None if it does not begin with a record batch."""
+    """Return the creation time of a snapshot; None if the snapshot does not begin with a record
+    batch."""
     from pk.core.wire.messages.fetch_snapshot import (
         FetchSnapshotRequest,
         PartitionSnapshot,

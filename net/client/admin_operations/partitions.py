@@ -18,8 +18,8 @@ class PartitionOperations(AdminBase):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> Answers[TopicPartition, tuple[r.ProducerState, ...]]:
-        """The active producers of partitions, according to the partitions' leaders, or to the
-        replicas on one broker (KIP-664, 2.8)."""
+        """Return the active producers of partitions, according to the partitions' leaders, or to
+        the replicas on one broker (KIP-664, 2.8)."""
         from pk.core.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
         async def ask(
@@ -51,8 +51,8 @@ class PartitionOperations(AdminBase):
     async def elect_leaders(
         self, election: r.ElectionType, partitions: Iterable[TopicPartition] | None = None
     ) -> Answers[TopicPartition, None]:
-        """Elects the preferred replica as leader, or uncleanly any live one, which may lose records
-        (KIP-183, KIP-460).
+        """Elect the preferred replica as leader, or uncleanly any live replica, which may lose
+        records (KIP-183, KIP-460).
 
         None means every partition that needs it; only those are returned. An item's error may be
         ELECTION_NOT_NEEDED.
@@ -85,9 +85,10 @@ class PartitionOperations(AdminBase):
     async def unclean_recovery(
         self, partitions: Iterable[TopicPartition] | None = None, *, leader: int = -1
     ) -> dict[TopicPartition, r.UncleanRecovery]:
-        """The knowledge of pk's controller about the logs of partitions (None: all those that wait
-        for a leader or have a damaged or stopped replica). `leader` makes that broker the leader of
-        the partitions that have no leader or a stopped follower, even if its log lacks records.
+        """Return the state of partitions' logs as pk's controller knows it (None: all partitions
+        that wait for a leader or have a damaged or stopped replica). `leader` makes that broker the
+        leader of the partitions that have no leader or a stopped follower, even if its log lacks
+        records.
 
         The result is empty for Apache Kafka, which has no such request. Raises KafkaError.
         """
@@ -123,8 +124,8 @@ class PartitionOperations(AdminBase):
         *,
         allow_replication_factor_change: bool = True,
     ) -> Answers[TopicPartition, None]:
-        """Moves partitions to the given brokers, of which the first is preferred; None cancels a
-        move (KIP-455, 2.4).
+        """Move partitions to the given brokers, of which the first is the preferred leader; None
+        cancels a move (KIP-455, 2.4).
 
         `allow_replication_factor_change=False` needs version 1 (4.1, KIP-860).
         """
@@ -166,8 +167,8 @@ class PartitionOperations(AdminBase):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, r.Reassignment]:
-        """The reassignments in progress of the given partitions (None: all) (KIP-455, 2.4). Raises
-        ControllerSilent."""
+        """List the reassignments in progress of the given partitions (None: all) (KIP-455, 2.4).
+        Raises ControllerSilent."""
         from pk.core.wire.messages.list_partition_reassignments import (
             ListPartitionReassignmentsRequest,
             ListPartitionReassignmentsTopics,

@@ -31,8 +31,8 @@ class QuotaOperations(AdminBase):
     async def describe_quotas(
         self, wanted: Sequence[QuotaFilter] = (), *, strict: bool = False
     ) -> dict[Entity, dict[str, float]]:
-        """The quotas that match all of `wanted`; with `strict` only those without other components.
-        Needs brokers from 2.6 on. Raises KafkaError."""
+        """Return the quotas that match all of `wanted`; with `strict`, only those without other
+        components. Needs brokers from 2.6 on. Raises KafkaError."""
         from pk.core.wire.messages.describe_client_quotas import (
             ComponentData,
             DescribeClientQuotasRequest,

@@ -42,8 +42,8 @@ class RecordOperations(AdminBase):
     async def record_times(
         self, places: Iterable[RecordPlace], *, within_ms: int = 0
     ) -> Answers[RecordPlace, int | None]:
-        """The timestamp (epoch ms) of the first record at or after each offset; None if there is
-        none yet.
+        """Return the timestamp (epoch ms) of the first record at or after each offset; None if
+        there is none yet.
 
         The same partition may be named with several offsets. With `within_ms` a time may be off by
         that much, so that most batches need not be decoded. Reads uncommitted records, does not

@@ -107,7 +107,7 @@ class ShareGroupOperations(AdminBase):
 
 
 def _offsets(group: Any) -> Answers[TopicPartition, r.ShareGroupOffset] | Failure:
-    """The offsets of one group."""
+    """Return the offsets of one group."""
     if group.error_code:
         message = group.error_message or f"share group {group.group_id!r}"
         return KafkaError(group.error_code, message)

@@ -104,7 +104,7 @@ class TokenOperations(AdminBase):
     async def describe_tokens(
         self, owners: Iterable[KafkaPrincipal] | None = None
     ) -> tuple[Token, ...]:
-        """The tokens of these owners (None: all owners) that the caller may see. Raises
+        """Return the tokens of these owners (None: all owners) that the caller may see. Raises
         KafkaError."""
         from pk.core.wire.messages.describe_delegation_token import (
             DescribeDelegationTokenOwner,

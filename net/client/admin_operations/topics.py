@@ -32,7 +32,7 @@ class TopicOperations(AdminBase):
     """The part of `Admin` about topics and partitions."""
 
     async def list_topics(self, *, include_internal: bool = True) -> tuple[r.TopicListing, ...]:
-        """All topics that this client may see, sorted by name (Metadata). `include_internal`
+        """List all topics that this client may see, sorted by name (Metadata). `include_internal`
         includes `__consumer_offsets` and the like."""
         await self._retry(lambda: self.cluster.refresh(None), "Metadata")
         topics = sorted(self.cluster.metadata.topics.items())
@@ -54,8 +54,8 @@ class TopicOperations(AdminBase):
         *,
         include_authorized_operations: bool = False,
     ) -> Answers[str, r.TopicDescription]:
-        """Describes `topics` (None: all) with their partitions: leaders, replicas, in-sync
-        replicas, and eligible leader replicas if the broker knows them (KIP-966, 3.7).
+        """Describe `topics` (None: all) with their partitions: leaders, replicas, in-sync replicas,
+        and eligible leader replicas if the broker knows them (KIP-966, 3.7).
         `include_authorized_operations` adds the operations that this client is authorized to
         perform (KIP-430)."""
         names = None if topics is None else list(dict.fromkeys(topics))
@@ -126,7 +126,7 @@ class TopicOperations(AdminBase):
     async def describe_topics_by_id(
         self, topic_ids: Iterable[Uuid]
     ) -> Answers[Uuid, r.TopicDescription]:
-        """Describes topics by id (KIP-516; brokers from 3.1 on)."""
+        """Describe topics by id (KIP-516; brokers from 3.1 on)."""
         ids = list(dict.fromkeys(topic_ids))
         if not ids:
             return Answers()
@@ -144,8 +144,8 @@ class TopicOperations(AdminBase):
     async def create_topics(
         self, topics: Iterable[r.NewTopic], *, validate_only: bool = False
     ) -> Answers[str, r.CreatedTopic]:
-        """Creates topics (CreateTopics). -1 partitions or replicas, the broker's default, needs
-        brokers from 2.4 on (KIP-464)."""
+        """Create topics (CreateTopics). The value -1 for partitions or replicas, which means the
+        broker's default, needs brokers from 2.4 on (KIP-464)."""
         from pk.core.wire.messages.create_topics import (
             CreatableReplicaAssignment,
             CreatableTopic,
@@ -254,7 +254,7 @@ class TopicOperations(AdminBase):
         return found
 
     async def delete_topics(self, topics: Iterable[str]) -> Answers[str, None]:
-        """Deletes topics by name (DeleteTopics)."""
+        """Delete topics by name (DeleteTopics)."""
         from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         names = list(dict.fromkeys(topics))
@@ -280,7 +280,7 @@ class TopicOperations(AdminBase):
         )
 
     async def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> Answers[Uuid, None]:
-        """Deletes topics by id (KIP-516; brokers from 2.8 on)."""
+        """Delete topics by id (KIP-516; brokers from 2.8 on)."""
         from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         request = DeleteTopicsRequest(timeout_ms=self.config.request_timeout_ms)
@@ -302,7 +302,7 @@ class TopicOperations(AdminBase):
     async def create_partitions(
         self, topics: Mapping[str, r.NewPartitions], *, validate_only: bool = False
     ) -> Answers[str, None]:
-        """Adds partitions to topics, up to the total given for each (CreatePartitions, KIP-195)."""
+        """Add partitions to topics, up to the total given for each (CreatePartitions, KIP-195)."""
         from pk.core.wire.messages.create_partitions import (
             CreatePartitionsAssignment,
             CreatePartitionsRequest,
@@ -343,8 +343,8 @@ class TopicOperations(AdminBase):
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     ) -> Answers[TopicPartition, r.ListedOffset]:
-        """The offset of the first record with at least the given timestamp, or of a special one
-        such as `LATEST` (ListOffsets).
+        """Return the offset of the first record with at least the given timestamp, or the offset
+        for a special timestamp such as `LATEST` (ListOffsets).
 
         The offset is -1 if there is no such record. If the broker does not know a special timestamp
         yet, the partition fails with UNSUPPORTED_VERSION.
@@ -417,8 +417,8 @@ class TopicOperations(AdminBase):
     async def offsets_for_leader_epochs(
         self, epochs: Mapping[TopicPartition, int]
     ) -> Answers[TopicPartition, r.EpochEndOffset]:
-        """The end offset of each leader epoch in its leader's log (OffsetForLeaderEpoch, KIP-101,
-        KIP-320)."""
+        """Return the end offset of each leader epoch in its leader's log (OffsetForLeaderEpoch,
+        KIP-101, KIP-320)."""
         from pk.core.wire.messages.offset_for_leader_epoch import (
             OffsetForLeaderEpochRequest,
             OffsetForLeaderPartition,
@@ -456,8 +456,8 @@ class TopicOperations(AdminBase):
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> Answers[TopicPartition, int]:
-        """Deletes the records below an offset (-1: below the high watermark), and returns the new
-        log start offsets (KIP-107)."""
+        """Delete the records below an offset (-1: below the high watermark), and return the new log
+        start offsets (KIP-107)."""
         from pk.core.wire.messages.delete_records import (
             DeleteRecordsPartition,
             DeleteRecordsRequest,

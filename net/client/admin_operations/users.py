@@ -42,7 +42,7 @@ class UserOperations(AdminBase):
     async def describe_scram_users(
         self, users: Iterable[str] | None = None
     ) -> Answers[str, tuple[ScramUser, ...]]:
-        """The credentials of users (None: all). Needs brokers from 2.7 on."""
+        """Return the credentials of users (None: all). Needs brokers from 2.7 on."""
         from pk.core.wire.messages.describe_user_scram_credentials import (
             DescribeUserScramCredentialsRequest,
             UserName,

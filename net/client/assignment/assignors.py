@@ -83,7 +83,7 @@ def _member_order(member: tuple[str, Subscription]) -> tuple[bool, bytes]:
 
 
 def _existing(partitions: Mapping[str, int], subscriptions: Subscriptions) -> dict[str, int]:
-    """The existing topics that some member wants, in Java's order."""
+    """Return the existing topics that some member wants, in Java's order."""
     wanted: dict[str, None] = {}
     for member_id in hash_map_order(subscriptions):
         wanted.update(dict.fromkeys(subscriptions[member_id].topics))

@@ -89,7 +89,7 @@ def _discard(partitions: list[TopicPartition], partition: TopicPartition) -> Non
 def _without(
     everything: Iterable[TopicPartition], assigned: list[TopicPartition]
 ) -> list[TopicPartition]:
-    """`everything` without `assigned`, both in the same order.
+    """Return `everything` without `assigned`, both in the same order.
 
     Both are traversed in parallel, as in Java: a claim to a partition that does not exist hides the
     claims after it.
@@ -144,12 +144,12 @@ class Constrained:
         members: Mapping[str, Owned],
         racks: PartitionRacks,
     ) -> Constrained | None:
-        """The algorithm; None if members want different topics."""
+        """Return the algorithm; None if members want different topics."""
         claims = _settle(topics, subscriptions, members)
         return cls(topics, subscriptions, claims, racks) if claims.alike else None
 
     def assign(self) -> Assignment:
-        """The assignment of all members."""
+        """Return the assignment of all members."""
         assigned = self._keep_owned()
         assigned.sort()
         left = _without(
@@ -364,7 +364,7 @@ class General:
         return {partition: member for partition, (member, _) in claims.items()}
 
     def assign(self) -> Assignment:
-        """The assignment of all members."""
+        """Return the assignment of all members."""
         assigned = self._keep_owned()
         assigned.sort(key=lambda p: (len(self._takers[p.topic]), p))
         left = _without(self._all, assigned) if assigned else self._all
@@ -500,7 +500,7 @@ class General:
 
 
 def _imbalance(assignment: Assignment) -> int:
-    """The sum of the size differences of all pairs of members."""
+    """Return the sum of the size differences of all pairs of members."""
     sizes = sorted(len(p) for p in assignment.values())
     return sum(size * (2 * i - len(sizes) + 1) for i, size in enumerate(sizes))
 
