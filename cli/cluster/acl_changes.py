@@ -68,7 +68,7 @@ def only_resource(rules: Iterable[AclBinding]) -> str | None:
 async def apply(
     context: Context, admin: Admin, *, adding: Sequence[AclBinding], deleting: Sequence[AclBinding]
 ) -> Mapping[AclBinding, Failure]:
-    """Add and delete ACLs, and wait until the brokers know of it. Returns the failures. Raises
+    """Add and delete ACLs, and wait until the brokers have them. Returns the failures. Raises
     KafkaError."""
     failed: dict[AclBinding, Failure] = {}
     for start in range(0, len(adding), _AT_ONCE):

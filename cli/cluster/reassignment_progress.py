@@ -117,7 +117,7 @@ class Whole(NamedTuple):
     copied: int
     total: int
     rate: float
-    """Current bytes a second."""
+    """The current rate, in bytes per second."""
 
     eta_s: float | None
     """None while nothing moves, or if unknown."""

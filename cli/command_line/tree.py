@@ -1,10 +1,10 @@
 """The command tree as plain data without typer, for help, completion, the manual and the shell's
 prompt.
 
-`pk.cli.command_line.tree_index` makes this data from the declarations. Completion must respond at
-once to the Tab key, so `scripts/generate_completions.py` writes the whole tree to `tree.json`
-beside this file; a test fails if that file is stale. Therefore this module imports nothing that
-takes long.
+`pk.cli.command_line.tree_index` makes this data from the declarations. Completion must respond
+immediately to the Tab key, so `scripts/generate_completions.py` writes the whole tree to
+`tree.json` beside this file; a test fails if that file is stale. Therefore this module imports
+nothing that takes long.
 """
 
 from collections.abc import Iterator, Mapping

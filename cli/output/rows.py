@@ -1,8 +1,8 @@
 """The rows of a list, declared once.
 
 A row is a TypedDict: it is the JSON object that the command prints, so it needs no conversion, and
-the type checker holds the worker to it. Each field is a column, in the order of the declaration.
-`Shown` says what the type does not:
+the type checker checks the worker against it. Each field is a column, in the order of the
+declaration. `Shown` has the properties that the type does not express:
 
     class PartitionRow(TypedDict):
         topic: str
@@ -11,12 +11,12 @@ the type checker holds the worker to it. Each field is a column, in the order of
         log_dir: Annotated[NotRequired[str], Shown(wide=True)]
 
 The columns of the table (`columns`), the JSON Schema (`object_schema`), the names that `--columns`,
-`--sort`, `--where` and their completion know (`names`) and the list of columns in help and the
+`--sort`, `--where` and their completion accept (`names`) and the list of columns in help and the
 manual are derived from it. A description is a row too, with the rows of its parts inside:
 `partitions: list[PartitionOfTopic]`.
 
-A module with rows is imported together with the declarations of its noun, and `pk --help` pays for
-that: it imports nothing but this module, `typing` and the functions that show a value.
+A module with rows is imported together with the declarations of its noun, so also when help is
+shown. To keep that fast, it imports only this module, `typing` and the functions that show a value.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""`--where`: FIELD OP VALUE, joined by and, or, not and parentheses. Parsed here, never evaluated
-by Python.
+"""`--where`: FIELD OP VALUE, joined by and, or, not and parentheses. It is parsed here, and never
+evaluated by Python.
 
     lag > 100 and topic ~ '^orders'
     not internal and partitions in (1, 3)
@@ -9,7 +9,7 @@ Operators: = (or ==), !=, <, <=, >, >=, ~ and !~ (regular expression found anywh
 list or a text), in (a, b, …). Texts are case-sensitive, except in fields with a fixed set of
 values, such as a state: there `empty` is `Empty`. A field alone is true if it exists and is not
 false, 0 or empty. Values: numbers, quoted or bare words, true, false, null. Dots select fields of
-objects, also in a text that contains JSON (`value.user.id`).
+objects, even in a text that contains JSON (`value.user.id`).
 """
 
 import json
@@ -115,7 +115,7 @@ def _item(value: Any, part: str) -> Any:
     items = cast("Sequence[Any]", value)
     if part.isdecimal() and int(part) < len(items):
         return items[int(part)]
-    # a list of pairs, such as headers
+    # The value may be a list of pairs, such as headers.
     return next((v[1] for v in items if _is_pair(v) and v[0] == part), MISSING)
 
 

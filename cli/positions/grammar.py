@@ -1,12 +1,12 @@
-"""The one grammar for a position in a topic.
+"""The grammar of a position in a topic, for all commands.
 
     position   start | end | N | -N (before the end) | +N (after the start)
                | committed | committed+N | committed-N | @TIME
-    range      A..B, half open; a missing side is the start, or forever; A:B too where neither
-               side holds a time
+    range      A..B, half open; a missing side is the start, or forever; A:B too if neither
+               side contains a time
     per partition   0=5,1=9,2=start..end
 
-`Positions` holds what was typed; `pk.cli.positions.resolve` turns it into offsets of real
+`Positions` has the positions as typed; `pk.cli.positions.resolve` resolves them to offsets of real
 partitions. Pure: the current time and the time zone are arguments.
 """
 

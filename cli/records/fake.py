@@ -132,7 +132,7 @@ def _int(args: list[str]) -> Field:
     width = high - low + 1
     if width >= 1 << 50:
         return lambda w: str(w.random.randint(low, high))
-    # randint checks its arguments on every call; this takes a third of the time
+    # randint checks its arguments on every call; this takes a third of the time.
     return lambda w: str(low + int(w.random.random() * width))
 
 

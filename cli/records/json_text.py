@@ -54,7 +54,7 @@ def fault(text: str) -> Fault | None:
         message = _SAID.get(e.msg) or e.msg[0].lower() + e.msg[1:]
         return Fault(message, e.pos, e.lineno, e.colno, unfinished)
     except _NotJson as e:
-        # the same word may occur earlier, inside a string
+        # The same word may occur earlier, inside a string.
         bare = _TEXT.sub(lambda found: " " * len(found[0]), text)
         position = bare.index(str(e))
         line = text.count("\n", 0, position) + 1
@@ -69,7 +69,7 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 class Documents:
-    """Joins the lines of a stream into JSON documents: one a line, or one over several lines.
+    """Joins the lines of a stream into JSON documents: one per line, or one on several lines.
 
     Parsing after every line would take quadratic time for a long document. Therefore it is parsed
     when its brackets are closed (JSON strings contain no line ends, so brackets can be counted line

@@ -1,15 +1,15 @@
-"""The files in the directory of a `pk up --brokers N` cluster by which other commands find it and
+"""The files in the directory of a `pk up --brokers N` cluster, with which other commands find and
 control it.
 
     DIR/.lock             held by `pk up` while it runs
     DIR/pk-cluster.json   the nodes and their state; each change replaces the file
-    DIR/pk-cluster.pipe   commands for `pk up`, a line of JSON each:
+    DIR/pk-cluster.pipe   commands for `pk up`, each a line of JSON:
                           {"id": …, "do": "kill", "node": 2}
     DIR/controller, DIR/broker-1, DIR/broker-2, …, DIR/etcd-101, …
 
 The response to a command appears under its id in `answers` of pk-cluster.json. The clusters that
-run on this machine are listed in the user's state directory: a small file each, named by the
-process id of its `pk up`, valid while the lock is held.
+run on this machine are listed in the user's state directory: each has a small file, whose name is
+the process id of its `pk up`, and which is valid while the lock is held.
 """
 
 import contextlib

@@ -363,7 +363,7 @@ class Context:
             return text
         import re
 
-        # the name may be wrapped, too
+        # The name may be wrapped, too.
         name = re.escape(self.settings.cluster_name).replace(r"\ ", r"\s")
         style = f"bold {profile.colour}"
         return re.sub(name, lambda found: styled(found[0], style), text)

@@ -47,7 +47,7 @@ def _shorten(path: str, size: int) -> None:
     with open(path, "rb") as file:
         file.seek(size - _BYTES_MAX // 2)
         newer = file.read()
-    # each entry starts with its time, on a line of its own
+    # Each entry starts with its time, on a line of its own.
     newer = newer[newer.find(b"\n# ") + 1 :]
     scratch = f"{path}.{os.getpid()}"
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

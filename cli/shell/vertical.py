@@ -9,7 +9,7 @@ from pk.cli.terminal.text import escaped_lines
 
 def vertical(listing: Listing, options: OutputOptions) -> bytes:
     """Show the rows below each other, each with a heading and a line for each column."""
-    # like `wide`, it shows every column, since there is space
+    # Like `wide`, this shows every column, since there is space.
     listing = narrow(listing, options._replace(format="wide"))
     names = [title(column) for column in listing.columns]
     width = max(map(len, names), default=0)

@@ -90,7 +90,7 @@ def _part(name: str, data: bytes | None, width: int) -> list[Line]:
         text = data[:_MOST].decode()
         kind = "text"
     except UnicodeDecodeError as e:
-        # the cut may have split the last character
+        # The cut may have split the last character.
         if e.start < _MOST - 3 or len(data) <= _MOST:
             return [_field(name, f"{show_bytes(len(data))}, not UTF-8", width), *_dump(data, width)]
         text, kind = data[: e.start].decode(), "text"

@@ -315,7 +315,7 @@ def _lag_style(row: LagOnScreen) -> str | None:
 
 
 def _group_style(row: GroupOnScreen) -> str | None:
-    # the group of a pipeline is always empty
+    # The group of a pipeline is always empty.
     is_left = row["state"] in ("Empty", "Dead") and row["type"] != "Pipeline"
     return _lag_style(row) or ("dim" if is_left else None)
 

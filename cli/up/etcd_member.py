@@ -44,7 +44,7 @@ def main() -> int:
     member = os.getpid()
     if os.fork():
         program = job["program"]
-        # etcd refuses an option that is also in a variable
+        # etcd refuses an option that is also in a variable.
         kept = {k: v for k, v in os.environ.items() if not k.startswith("ETCD_")}
         machine = {"aarch64": "arm64"}.get(os.uname().machine)
         if machine is not None:  # etcd 3.4 requires this option

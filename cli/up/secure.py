@@ -1,20 +1,20 @@
 """`pk up --secure`: a cluster whose listeners encrypt, whose clients log in, and that denies every
 operation without an ACL that allows it.
 
-Its files are in the directory `secure` beside the data, readable by the user only:
+Its files are in the directory `secure` beside the data, readable only by the user:
 
     ca.pem, ca-key.pem        the development CA (certificates.py)
     node-1.pem, …             the key and the certificate of each node
-    broker-password           the password by which nodes log in to each other, as the user `broker`
+    broker-password           the password with which nodes log in to each other, as user `broker`
     admin-password            the password of the user `admin`, which clients use
     client.pem                the key and the certificate of clients, for listeners that ask for one
     client.properties         for pk and Apache's tools (`--command-config`)
     librdkafka.properties     for kcat (`-F`) and confluent-kafka, which do not read Java's logins
 
 Both users are super users. `broker` is in the nodes' configuration, since nodes log in before there
-is any metadata. `admin` is a SCRAM user in the metadata like any other, made when the cluster first
-serves, so `pk users alter admin` changes its password. The next start uses all of it again. The
-profile takes the password from its file by a command, so that it holds no secret.
+is any metadata. `admin` is a SCRAM user in the metadata like any other, created when the cluster
+first serves, so `pk users alter admin` changes its password. The next start uses all of these files
+again. The profile gets the password from its file with a command, so it contains no secret.
 """
 
 import os

@@ -1,15 +1,15 @@
 """`pk completion`: the scripts that add completion to a shell. They call `pk __complete` and
-contain no words themselves.
+contain no words of their own.
 
 Each shell splits a line into words in its own way, and replaces only its own idea of the word under
 the cursor:
 
-- bash also breaks words at the characters of COMP_WORDBREAKS (`=`, `:`, `@`, … occur in our
-  values), so the script splits the line again, by quotes and blanks, and removes what precedes the
-  last such character from the candidates;
+- bash also breaks words at the characters of COMP_WORDBREAKS (`=`, `:`, `@`, … occur in the
+  values of pk), so the script splits the line again, at spaces outside quotes, and removes from the
+  candidates everything up to the last such character;
 - zsh and fish pass words with their quotes; the scripts remove them, and the shells add them again.
 
-Words that end in `=` or `/` continue, so no blank follows them.
+Words that end in `=` or `/` continue, so no space follows them.
 """
 
 from pk.cli.exits import Unusable

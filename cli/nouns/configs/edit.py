@@ -165,7 +165,7 @@ async def _edit_again(
         raise Refused(f"Nothing was changed. {_kept(context, resource, path)}")
     said = " ".join(map(sentence, refused))
     code = exit_of_rows(refused)
-    # the mistake is in the text, not in the command line
+    # The mistake is in the text, not in the command line.
     code = Exit.FAILED if code == Exit.USAGE else code
     raise CommandError(f"{said} {_kept(context, resource, path)}", code)
 

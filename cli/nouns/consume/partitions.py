@@ -101,7 +101,7 @@ async def spans_of(
     for tp in ranges:
         found = ranges.value(tp)
         spans[tp] = Span(found.begin, found.end)
-        # these notes are expected, or have been printed already
+        # These notes are expected, or have been printed already.
         if not found.note.startswith(("nothing after", "0 is before", "no commit", "ends at")):
             moved.setdefault(found.note, []).append(tp)
     moved.pop("", None)

@@ -53,7 +53,7 @@ _PLAN_ROWS = 12
 
 
 class _Request(NamedTuple):
-    """The copy that the command line asks for."""
+    """The copy that the command line requests."""
 
     options: "Copy"
     names: tuple[str, ...]

@@ -157,7 +157,7 @@ def _headers(options: "Copy") -> Callable[[Headers], Headers] | None:
 
 
 class _Writer:
-    """Sends records to their targets, at most --rate a second."""
+    """Sends records to their targets, at most --rate per second."""
 
     def __init__(self, job: Job, producer: Producer) -> None:
         options = job.options

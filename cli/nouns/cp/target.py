@@ -45,7 +45,8 @@ def target_context(context: Context, options: "Copy") -> Context:
         given = shared | dict(options.to_property)
         target = context.for_cluster(context.settings._replace(given=given))
     else:
-        # neither the chosen profile nor that of the environment, whose secrets are for the source
+        # The chosen profile and that of the environment are not used, since their secrets are for
+        # the source.
         profile = choose_profile(options.to_profile) if options.to_profile else None
         given = dict(options.to_property)
         address = options.to_bootstrap_server

@@ -84,7 +84,7 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
         lines.append(head)
         lines += filled(text, room, "  ", "  ")
         if f.fix:
-            # not wrapped, so that it can be copied
+            # The command is not wrapped, so that it can be copied.
             lines.append(f"  $ {styled(f.fix, 'bold') if colour else f.fix}")
         lines.append("")
     return "".join(f"{line}\n" for line in lines)

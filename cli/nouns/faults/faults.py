@@ -61,7 +61,7 @@ async def add(context: Context, options: AddFault) -> None:
     """Run `pk test faults add`."""
     request = _request(options)
     admin = await _admin(context)
-    # a dry run, too, says that these brokers make no faults
+    # A dry run, too, says that these brokers make no faults.
     brokers = await admin.ask_faults(PkFaultsRequest(action="list"))
     if context.change.dry_run:
         _show(context, options.kind, options.target, dict.fromkeys(brokers, "would be done"))

@@ -1,14 +1,14 @@
 """`pk log adopt`: takes over the topics of a data directory that Apache Kafka wrote.
 
-The order of steps makes sure that after a crash at any point the directory is either still Apache's
-(pk refuses it, and `adopt` can be run again) or pk's:
+The order of the steps makes sure that, after a crash at any point, the directory is either still
+Apache's (pk refuses it, and `adopt` can be run again) or pk's:
 
     write pk's metadata in .pk-adopt/, after removing that of an earlier attempt
     move Apache's own files aside, except its metadata log
     rename the new metadata to pk-metadata/
-    move the metadata log aside: from here on the directory is pk's
+    move the metadata log aside: from then on, the directory is pk's
 
-This removes nothing of Apache's. Logs keep their files, except segments in message formats older
+No file of Apache Kafka is removed. Logs keep their files, except segments in message formats older
 than 0.11: those are rewritten as record batches, which Apache Kafka reads too.
 """
 

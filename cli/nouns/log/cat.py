@@ -115,7 +115,7 @@ def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
     for path in map(os.path.abspath, paths):
         if not os.path.isdir(path):
             raise CommandError(f"{path} is not a directory; give a partition directory.")
-        # not pk's own events, which `pk log dump --records` shows
+        # pk's own events are left out; `pk log dump --records` shows them.
         found += [
             directory
             for directory in survey(disk, path).partitions

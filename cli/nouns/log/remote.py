@@ -26,7 +26,7 @@ def remote(
     """Run `pk log remote`."""
     storage = opened_store(url, configs)
     try:
-        # without the objects, whose tails are large
+        # The objects are left out, since their tails are large.
         checked = checked_objects(storage, topics, records=verify, at_once=OBJECTS_AT_ONCE)
         rows = [_row(one) for one in checked]
     except RemoteStorageError as e:

@@ -249,7 +249,7 @@ class Screen:
         self._thread = AppThread()
         self._to_put_back = ""
 
-    # called in trio's loop
+    # The methods below are called in trio's loop.
 
     @contextmanager
     def held(self) -> Generator[None]:
@@ -289,7 +289,7 @@ class Screen:
         self._to_put_back = text
         self._thread.call(lambda _: self._take_back())
 
-    # called in the editor's thread
+    # The methods below are called in the editor's thread.
 
     def _take_back(self) -> None:
         text, buffer = self._to_put_back, self._session.default_buffer

@@ -172,7 +172,7 @@ async def _cluster_id(context: Context, profile: Profile, typed: Mapping[str, st
 
 
 def _typed_for_keyring(secrets: Mapping[str, str]) -> dict[str, str]:
-    """Ask for the secrets that are to be stored in the keyring. Raises CommandError if there is no
+    """Ask for the secrets that will be stored in the keyring. Raises CommandError if there is no
     keyring."""
     typed: dict[str, str] = {}
     for key, source in secrets.items():

@@ -99,7 +99,7 @@ class _Planner:
         self.loads = Loads(state)
         self.targets = self._targets()
         racks = {b: state.racks.get(b) for b in self.targets}
-        # if any broker reports no rack, racks are ignored
+        # If any broker reports no rack, racks are ignored.
         known = all(racks.values()) and intent.rack_aware
         self.racks: dict[int, str | None] = dict(state.racks) if known else {}
 
@@ -427,7 +427,7 @@ def _exact(
                 f"{partition_name(tp)} names a broker twice: {','.join(map(str, replicas))}."
             )
         for broker in replicas:
-            # a dead broker that already has the replica may keep it
+            # A dead broker that already has the replica may keep it.
             if broker not in state.racks and broker not in state.replicas[tp]:
                 names = ", ".join(map(str, sorted(state.racks)))
                 raise PlanError(
