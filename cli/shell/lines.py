@@ -72,7 +72,7 @@ class Shell:
 
     @contextlib.contextmanager
     def guarding(self) -> Generator[None]:
-        """During the block, the shell handles Ctrl-C, and SIGTERM and SIGHUP end it cleanly."""
+        """Handle Ctrl-C during the block, and let SIGTERM and SIGHUP end the shell cleanly."""
         before = signal.signal(signal.SIGINT, self._interrupted)
         alarm = signal.signal(signal.SIGALRM, self._interrupted)
         endings = set(ending_signals()) - {signal.SIGINT} if self.interactive else ()
