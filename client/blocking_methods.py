@@ -358,7 +358,7 @@ class AdminMethods:
         return self._portal.run(self._client.api_versions_all)
 
     def describe_features(self, node_id: int | None = None) -> r.FeatureDescription:
-        """Request the features that a broker (None: any) supports and the cluster has finalized
+        """Describe the features that a broker (None: any) supports and the cluster has finalized
         (KIP-584)."""
         return self._portal.run(self._client.describe_features, node_id)
 
@@ -394,7 +394,7 @@ class AdminMethods:
     def find_coordinators(
         self, keys: Iterable[str], type: r.CoordinatorType = r.CoordinatorType.GROUP
     ) -> Answers[str, r.Node]:
-        """Request the coordinators of several groups or transactional ids."""
+        """Find the coordinators of several groups or transactional ids."""
         return self._portal.run(self._client.find_coordinators, keys, type)
 
     def describe_log_dirs(

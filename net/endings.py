@@ -1,5 +1,5 @@
 """The signals that shut a process down cleanly, and the standard streams of a process whose
-terminal is gone."""
+terminal has closed."""
 
 import errno
 import os
@@ -16,8 +16,8 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 
 def drop_dead_terminal() -> None:
-    """Redirect standard streams whose terminal is gone to /dev/null, so that writing to them does
-    not break the rest of the shutdown."""
+    """Redirect standard streams to /dev/null if their terminal has closed, so that writing to them
+    does not break the rest of the shutdown."""
     for fd in (0, 1, 2):
         try:
             termios.tcgetattr(fd)

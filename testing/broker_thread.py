@@ -164,7 +164,7 @@ class Broker(Faults, Records):
                 raise
             started.set_exception(reason_of(e))
 
-    # Using it
+    # Addresses and topics
 
     @property
     def url(self) -> str:

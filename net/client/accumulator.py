@@ -122,7 +122,7 @@ class Batch(BatchBuilder):
         self.watchers.append((index, settled))
 
     def forget_records(self) -> None:
-        """Free the memory of the records once their outcome is known."""
+        """Free the memory of the records, whose outcome is known."""
         self.built = None
         self._body = bytearray()
 
@@ -196,7 +196,7 @@ class Batch(BatchBuilder):
 
     @property
     def is_full(self) -> bool:
-        """Whether the batch has practically no room left."""
+        """Whether the batch may have no room for another record, even an empty one."""
         return len(self._body) + RECORD_OVERHEAD - HEADER_BYTES > self._bytes_max
 
     @property

@@ -4,10 +4,10 @@ item.
     async with open_admin("localhost:9092") as admin:
         answers = await admin.create_topics([NewTopic("orders", partitions=12)])
 
-An operation on many items returns a dict from item to result or error: the broker's `KafkaError`,
-or a `ClientError` if the broker responsible could not be reached. All other errors are raised. The
-operations are in admin_operations, one file per subject; their arguments and results are in
-results.
+An operation on many items returns `Answers`: a result or an error for each item. The error is the
+broker's `KafkaError`, or a `ClientError` if the responsible broker could not be reached. All other
+errors are raised. The operations are in admin_operations, one file per subject; their arguments and
+results are in results.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -54,7 +54,7 @@ class Admin(
 ):
     """An admin client, made by `open_admin`. Several tasks may call its methods at once.
 
-    If a method returns a dict, the value of a failed item is its error. Every method raises
+    A method that returns `Answers` does not raise the errors of single items. Every method raises
     ClientError if no broker can be reached within `default.api.timeout.ms`, and KafkaError if the
     broker refuses the whole request or is too old for it (UNSUPPORTED_VERSION). Times are in epoch
     milliseconds unless a name says otherwise. With `validate_only` the broker checks the change

@@ -263,7 +263,7 @@ class Commits:
         group: Group | ConsumerProtocolGroup,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> dict[TopicPartition, KafkaError | ClientError]:
-        """Send one commit; returns the errors by partition. Raises KafkaError, ClientError."""
+        """Send one commit. Returns the errors by partition. Raises KafkaError, ClientError."""
         from pk.core.wire.messages.offset_commit import (
             OffsetCommitRequest,
             OffsetCommitRequestPartition,

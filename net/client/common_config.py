@@ -183,7 +183,7 @@ def check_login(config: ClientConfig) -> None:
 
 
 def login_of(config: ClientConfig) -> tuple[str, str]:
-    """User and password of a client that logs in by SASL, from `sasl.jaas.config` or
+    """Return the user and the password of a client that logs in by SASL, from `sasl.jaas.config` or
     `sasl.username` and `sasl.password`. Raises ConfigError, without secrets."""
     from pk.core.auth.jaas import PLAIN_LOGIN, SCRAM_LOGIN, JaasError, parse_jaas
 

@@ -381,7 +381,7 @@ class Connection:
         self.close(failure)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the connection until it is closed; never raises for errors of the peer."""
+        """Run the connection until it is closed. Does not raise the peer's errors."""
         failure: Exception | None = None
         try:
             with self._scope:
@@ -430,7 +430,7 @@ class Connection:
                     sent += await self._socket.send(view[sent:])
 
     async def _read(self) -> Exception:
-        """Receive answers until the socket ends; returns the reason."""
+        """Receive answers until the socket ends. Returns the reason."""
         small = bytearray(_RECEIVE_BYTES)
         view = memoryview(small)
         start = end = 0

@@ -701,7 +701,7 @@ class Consumer:
             raise ValueError("committed offsets belong to a group: set group.id")
         return self.config.group_id
 
-    # inside
+    # internals
 
     def _check(self) -> None:
         if self._closing:
@@ -793,7 +793,7 @@ class Consumer:
         topics = {partition.topic for partition in self._states} | self.subscription
         return topics | self._group.led_topics if self._group is not None else topics
 
-    # the end
+    # closing
 
     async def close(self, *, commit: bool = True) -> None:
         """Commit (with `enable.auto.commit`, unless `commit` is False), revoke the partitions and

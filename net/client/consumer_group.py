@@ -148,7 +148,7 @@ class ConsumerProtocolGroup:
             self._beat_soon()
 
     def rejoin(self) -> None:
-        """Ask the coordinator for our assignment."""
+        """Request our assignment from the coordinator again."""
         self._beat_soon()
 
     async def synced(self) -> None:
@@ -167,7 +167,7 @@ class ConsumerProtocolGroup:
     # the task
 
     async def run(self) -> None:
-        """Hold the membership until cancelled."""
+        """Maintain the membership until cancelled."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         while True:
             changed = self.steps.changed

@@ -138,7 +138,7 @@ class Group:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         common = set(RebalanceProtocol).intersection(*(a.protocols for a in assignors))
         self.protocol = max(common)
-        """Cooperative if all assignors support it."""
+        """The rebalance protocol: cooperative if all assignors support it."""
 
     @property
     def membership(self) -> Membership:
@@ -176,7 +176,7 @@ class Group:
     # the task
 
     async def run(self) -> None:
-        """Hold the membership until cancelled."""
+        """Maintain the membership until cancelled."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         while True:
             changed = self.steps.changed
@@ -368,7 +368,7 @@ class Group:
             for number, info in enumerate(metadata.topics[topic].partitions)
         }
 
-    # being a member
+    # membership
 
     async def _stay(self, assigned: tuple[TopicPartition, ...]) -> None:
         """Pass poll the assignment, and send heartbeats until it is time to join again."""

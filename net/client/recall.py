@@ -14,7 +14,7 @@ from pk.net.client.node import Node
 
 
 class Remembered(NamedTuple):
-    """The brokers of a cluster."""
+    """The remembered brokers of a cluster."""
 
     nodes: tuple[Node, ...] = ()
     cluster_id: str | None = None

@@ -23,7 +23,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 """The special timestamps of ListOffsets; any other value is a time in epoch milliseconds."""
 
 NO_OPERATIONS: Final = -2147483648
-"""`authorized_operations` if they were not requested."""
+"""The value of `authorized_operations` if they were not requested."""
 
 
 class ResourceType(IntEnum):
@@ -76,7 +76,7 @@ class ConfigOperation(IntEnum):
 
 
 class ElectionType(IntEnum):
-    """The kind of leader ElectLeaders elects."""
+    """The kind of leader that ElectLeaders elects."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -238,7 +238,7 @@ class UncleanRecovery(Struct, frozen=True):
 
     leader_id: int
     needed: tuple[int, ...]
-    """The brokers whose logs are compared before there is a leader."""
+    """The brokers whose logs the controller compares before it elects a leader."""
 
     awaits: tuple[int, ...]
     """The brokers in `needed` whose logs are not known yet."""

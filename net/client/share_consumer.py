@@ -335,7 +335,7 @@ class ShareConsumer:
                     self._renewed.discard((partition, offset))
         self._news.set()
 
-    # --- what arrives ---
+    # --- fetched records ---
 
     def _delivered(self, delivery: Delivery) -> None:
         """Decode the records of a fetch. Acquired offsets without a record are acknowledged as
@@ -406,7 +406,7 @@ class ShareConsumer:
                 )
                 self._buffer.append((taken, held))
 
-    # --- inside ---
+    # --- internals ---
 
     def _check(self) -> None:
         if self._closed:
@@ -451,7 +451,7 @@ class ShareConsumer:
                     self._stale.set()
             await trio.sleep(_METADATA_PAUSE_S)
 
-    # --- the end ---
+    # --- closing ---
 
     async def close(self, *, accept: bool = True) -> None:
         """Send pending acknowledgements and leave the group. In the implicit mode, `accept` also

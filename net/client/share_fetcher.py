@@ -380,7 +380,7 @@ class BrokerFetcher:
             await self._acknowledge(connection, FINAL_EPOCH)
             self._epoch = 0
 
-    # --- both ---
+    # --- requests ---
 
     def _take_queue(self, *, renewals: bool) -> dict[TopicPartition, _Queue]:
         """Take the acknowledgements to send from the queue: either renewals or all others."""

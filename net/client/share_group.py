@@ -88,7 +88,7 @@ class ShareGroup:
             self._name()
 
     async def run(self) -> None:
-        """Hold the membership until cancelled."""
+        """Maintain the membership until cancelled."""
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         while True:
             self._changed = trio.Event()

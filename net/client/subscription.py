@@ -193,7 +193,7 @@ class PartitionState:
         """The offset of the next record to return."""
 
         self.position_epoch = NO_EPOCH
-        """The leader epoch of the record before it."""
+        """The leader epoch of the record before the position."""
 
         self.fetch_offset = NO_POSITION
         """The offset to fetch next. It is ahead of the position by the buffered records."""

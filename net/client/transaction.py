@@ -37,7 +37,7 @@ _PURPOSE: Final = "transaction"
 _FEATURE: Final = "transaction.version"
 _END_TXN: Final = 26
 _ADD_PARTITIONS_BY_CLIENT_MAX: Final = 3
-"""Later versions of AddPartitionsToTxn are for brokers."""
+"""The last version of AddPartitionsToTxn for clients; later versions are for brokers."""
 
 _FATAL: Final = frozenset(
     (
@@ -51,7 +51,7 @@ _FATAL: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     )
 )
-"""The errors of a coordinator that end the producer."""
+"""The coordinator's errors that are fatal for the producer."""
 
 _FATAL_OF_A_BATCH: Final = _FATAL - {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
 """The errors of a partition's leader that end the producer. A refused epoch is not fatal yet: the
@@ -98,7 +98,8 @@ class Transactions:
         """Whether a transaction is open, so that records may be sent."""
 
         self.error: Exception | None = None
-        """Why the open transaction can only be aborted."""
+        """The error for which the open transaction can only be aborted; None if it can be
+        committed."""
 
         self.commit_sent = False
         """Whether the coordinator was asked to commit the open transaction and has not finally

@@ -237,7 +237,7 @@ class Connection:
         return True
 
     def _follow(self, login: Login) -> None:
-        """Take over the session and context that the login established."""
+        """Adopt the session and the context that the login established."""
         self._session_ends = login.session_ends
         if login.is_under_way:
             self._fast_path = None

@@ -1,1 +1,1 @@
-"""Serves a node's metrics to Prometheus, and says whether it works."""
+"""Serves a node's metrics to Prometheus, and its health checks."""

@@ -118,7 +118,7 @@ class Election:
             event.set()
 
     async def run(self) -> None:
-        """Hold the membership until cancelled."""
+        """Maintain the membership until cancelled."""
         try:
             while True:
                 try:

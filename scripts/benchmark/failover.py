@@ -52,7 +52,7 @@ AFTERWARDS_S = 60.0
 
 
 class Cluster(Protocol):
-    """The parts of a cluster that a fault uses."""
+    """The methods of a cluster that a fault uses."""
 
     @property
     def bootstrap(self) -> str: ...

@@ -46,7 +46,7 @@ class Row:
         return ours / theirs if ours is not None and theirs else None
 
     def met(self) -> bool | None:
-        """Return whether every goal is met; None without a goal or a figure."""
+        """Return whether every goal that can be judged is met; None without a goal or a figure."""
         ours, ratio = self.median("pk"), self.ratio()
         verdicts: list[bool] = []
         if self.limit is not None and ours is not None:

@@ -1,9 +1,9 @@
 """Measures the cost of tiered storage, with a directory as the store. `scripts/bench --tiered`.
 
-    produce     with copying on, beside a topic that is not tiered: at most 10 % less a second
-    read        segments that are only in the store, beside a topic on the disk: at least half of it
-    many        100,000 remote segments: the broker's memory, and how long after its start it knows
-                all of them
+    produce     to a topic that is copied: at most 10 % slower than to a topic that is not tiered
+    read        segments that are only in the store: at least half as fast as a topic on the disk
+    many        100,000 remote segments: the broker's memory, and the time from its start until it
+                knows all of them
 
 The two sides of a comparison take turns on one broker, so that other load on the machine affects
 both. Apache Kafka uses its LocalTieredStorage, a store for its own tests, which is also a

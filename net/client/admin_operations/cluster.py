@@ -89,7 +89,7 @@ class ClusterOperations(AdminBase):
         return await self._by_broker(None, ask)
 
     async def describe_features(self, node_id: int | None = None) -> r.FeatureDescription:
-        """Request the features that a broker (None: any) supports and the cluster has finalized
+        """Describe the features that a broker (None: any) supports and the cluster has finalized
         (KIP-584)."""
         from pk.core.wire.messages.api_versions import ApiVersionsRequest
 
@@ -208,7 +208,7 @@ class ClusterOperations(AdminBase):
     async def find_coordinators(
         self, keys: Iterable[str], type: r.CoordinatorType = r.CoordinatorType.GROUP
     ) -> Answers[str, r.Node]:
-        """Request the coordinators of several groups or transactional ids."""
+        """Find the coordinators of several groups or transactional ids."""
         wanted = list(dict.fromkeys(keys))
         answers: Answers[str, r.Node] = Answers()
 

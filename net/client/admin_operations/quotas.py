@@ -17,8 +17,8 @@ SPECIFIED: Final = 2
 
 
 class QuotaFilter(NamedTuple):
-    """One component of a filter: a name of an entity type (None: its default), or with `any_name`
-    every name."""
+    """A component of a filter: an entity type with a name (None: the default entity), or with
+    `any_name` any name."""
 
     entity_type: str
     name: str | None = None

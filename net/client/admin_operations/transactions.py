@@ -19,7 +19,8 @@ class OpenTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
-    """-1 if no marker of the producer has ever reached the partition."""
+    """The epoch of the coordinator that wrote the producer's last marker to the partition; -1 if
+    there was none."""
 
 
 class TransactionOperations(AdminBase):

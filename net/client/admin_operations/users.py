@@ -51,8 +51,8 @@ class UserOperations(AdminBase):
         names = [UserName(name=n) for n in dict.fromkeys(users or ())]
         if users is not None and not names:
             return Answers()
-        # No name means all users, like null. Apache Kafka fails inside the broker while refusing
-        # null (up to 4.3 at least): no answer comes, and the connection is lost.
+        # An empty list means all users, like null. If the list is null, Apache Kafka (at least up
+        # to 4.3) fails internally and closes the connection without an answer.
         response = await self._any(DescribeUserScramCredentialsRequest(users=names))
         check(response, "DescribeUserScramCredentials")
         return Answers(

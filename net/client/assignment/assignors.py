@@ -2,7 +2,7 @@
 
 - `range`: topic by topic, consecutive partitions to members in order; topics with the same members
   and partition count go to the same members, even if racks are considered (KIP-881).
-- `roundrobin`: all partitions of all topics dealt out one by one.
+- `roundrobin`: all partitions of all topics, distributed one by one.
 - `sticky`: as even as possible, moving as little as possible (KIP-54).
 - `cooperative-sticky`: the same; but a partition that has to move is revoked in one rebalance and
   assigned in the next, while the others stay in use (KIP-429).
@@ -75,7 +75,8 @@ class Assignor(Protocol):
 
 
 def _member_order(member: tuple[str, Subscription]) -> tuple[bool, bytes]:
-    """Static members first, by instance id: their order survives new member ids (KIP-345)."""
+    """Sort members: static members first, by instance id, so that their order survives new member
+    ids (KIP-345)."""
     member_id, subscription = member
     if subscription.instance_id is not None:
         return False, java_order(subscription.instance_id)

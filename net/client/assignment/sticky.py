@@ -66,8 +66,8 @@ def _settle(
                 owned.append(partition)
                 owner[partition] = member
                 continue
-            # Java compares with the generation in the other's subscription, not with that in its
-            # assignor's user data.
+            # Java compares with the generation in the other member's subscription, not in its user
+            # data.
             other_generation = subscriptions[other].generation
             if generation == other_generation:
                 claims.contested[partition] = None
