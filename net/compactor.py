@@ -36,7 +36,7 @@ from pk.core.log.compaction import job_cbor
 from pk.core.log.compaction.compact import Step, Worked, clean
 from pk.core.log.compaction.job import Job
 from pk.core.log.disk import RealDisk
-from pk.core.log.failures import Unforeseen, of_one_log
+from pk.core.log.failures import UnexpectedLogError, unexpected_errors
 
 NICENESS = 10
 RECEIVE_BYTES = 1 << 16
@@ -113,7 +113,7 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, args=(source.fileno(),), daemon=True).start()
     os.nice(NICENESS)
     try:
-        with of_one_log(f"compact {job.directory}"):
+        with unexpected_errors(f"compact {job.directory}"):
             for step in clean(RealDisk(), job):
                 if isinstance(step, Worked):
                     time.sleep(step.bytes / bytes_per_s)
@@ -121,7 +121,7 @@ def main() -> None:
                     _tell(target, job_cbor.step_body(step))
     except OSError as e:
         _tell(target, ["os", e.errno or 5, str(e)])
-    except Unforeseen as e:
+    except UnexpectedLogError as e:
         traceback.print_exception(e)  # to the same stream as the broker's own tracebacks
         _tell(target, ["kafka", int(e.code), e.message])
     except KafkaError as e:

@@ -54,7 +54,7 @@ from pk.core.broker.upkeep.scrubber import Scrubber
 from pk.core.config import BrokerConfig
 from pk.core.config.roles import EMBEDDED
 from pk.core.errors import KafkaError
-from pk.core.log.failures import LogDirBroken, LogDirOfAnother, StorageError
+from pk.core.log.failures import LogDirBroken, LogDirMismatch, StorageError
 from pk.core.log.files import Disk
 from pk.core.log.log_dir import cluster_of
 from pk.core.log.log_dirs import LogDirs
@@ -609,7 +609,7 @@ class NodeLifecycle:
     async def _identify(self, cluster_id: str) -> None:
         try:
             await offload(self._dirs.identify, cluster_id, self._config.node_id)
-        except LogDirOfAnother as e:
+        except LogDirMismatch as e:
             self._refused = e
             self._background.fail(str(e))
             return

@@ -18,7 +18,7 @@ from pk.core.log.files import PIECES_MAX, Data
 from pk.core.log.index import TIME_ENTRY
 from pk.core.log.log_segments import LogSegments
 from pk.core.log.recovery import batches_between
-from pk.core.log.segment import BatchPlace, Segment
+from pk.core.log.segment import BatchPosition, Segment
 from pk.core.log.state import INT32_MAX, LogState
 from pk.core.record.batch import (
     ATTRIBUTES_AT,
@@ -146,7 +146,7 @@ class Appender:
         latest = header.max_timestamp if timestamps is None else timestamps.latest
         marker = None
         if producer_id >= 0:
-            marker = self._judge(batch, header, origin)
+            marker = self._check_producer(batch, header, origin)
             if isinstance(marker, Appended):
                 return marker
         base_offset = log.log_end_offset
@@ -214,7 +214,7 @@ class Appender:
         size_max, end_max = self._message_bytes_max, log_segments.segment_bytes
         following: dict[int, tuple[int, int]] = {}
         batches: list[bytearray | memoryview] = []
-        places: list[BatchPlace] = []
+        places: list[BatchPosition] = []
         timestamps: list[int] = []
         offsets: list[int] = []
         for batch, header, (_, latest) in run if len(run) <= PIECES_MAX else run[:PIECES_MAX]:
@@ -254,7 +254,7 @@ class Appender:
                 following[producer_id] = epoch, (sequence + count) % SEQUENCES
             assign_one(batch, base_offset, leader_epoch)
             batches.append(batch)
-            places.append(BatchPlace(last_offset, base_offset, position))
+            places.append(BatchPosition(last_offset, base_offset, position))
             timestamps.append(latest)
             offsets.append(base_offset)
             position += size
@@ -279,7 +279,7 @@ class Appender:
     def _is_next(self, batch: bytearray | memoryview, header: BatchHeader) -> bool:
         """Return whether a client's batch directly follows the previous batch of its producer."""
         try:
-            return header.base_sequence >= 0 and self._judge(batch, header) is None
+            return header.base_sequence >= 0 and self._check_producer(batch, header) is None
         except KafkaError:
             return False
 
@@ -362,7 +362,7 @@ class Appender:
             with view[stretch.position : stretch.position + stretch.bytes] as batches:
                 segment.file.pwrite(batches, position)
             for header in headers:
-                place = BatchPlace(header.last_offset, header.base_offset, position)
+                place = BatchPosition(header.last_offset, header.base_offset, position)
                 segment.note(place, header.size, header.max_timestamp, self._interval)
                 position += header.size
         except OSError as e:
@@ -387,7 +387,7 @@ class Appender:
         if marker is not None:
             self._end_transaction(segment, header, marker, header.last_offset, now_ms)
 
-    def _judge(
+    def _check_producer(
         self,
         batch: bytearray | memoryview,
         header: BatchHeader,
@@ -407,7 +407,7 @@ class Appender:
         try:
             repeated = log.producers.check(header)
         except KafkaError as e:
-            if e.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or not self._recall(header):
+            if e.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or not self._recall_batches(header):
                 raise
             repeated = log.producers.check(header)
         if repeated is None:
@@ -416,7 +416,7 @@ class Appender:
         first, last = repeated.first_offset, repeated.last_offset
         return Appended(first, last, time_ms, log.log_start_offset, True)
 
-    def _recall(self, header: BatchHeader) -> bool:
+    def _recall_batches(self, header: BatchHeader) -> bool:
         """Read the batches of a producer that its snapshot leaves out from the log, because a
         client's batch may repeat one of its last five. Returns False if the snapshot leaves out
         none. So a log that was closed cleanly can be opened without reading its batches."""

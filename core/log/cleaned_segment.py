@@ -7,7 +7,7 @@ import contextlib
 from typing import Final
 
 from pk.core.log.files import Disk
-from pk.core.log.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, BatchPlace, Segment, file_name
+from pk.core.log.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, BatchPosition, Segment, file_name
 from pk.core.log.swap import CLEANED
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import read_header
@@ -41,7 +41,9 @@ class CleanedSegment:
         """Add a whole batch. Raises CorruptBatch if its header is invalid."""
         segment = self.segment
         header = read_header(batch)
-        place = BatchPlace(header.last_offset, header.base_offset, segment.size + len(self._buffer))
+        place = BatchPosition(
+            header.last_offset, header.base_offset, segment.size + len(self._buffer)
+        )
         segment.note(place, header.size, header.max_timestamp, self._interval)
         self._buffer += batch
         if len(self._buffer) >= self._buffer_bytes:

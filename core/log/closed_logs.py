@@ -140,7 +140,7 @@ def _parse(document: bytes) -> ClosedLog:
     body: Any = cbor.loads_plain(document)
     try:
         topic_id, time, end_offset, segments, snapshots, epochs, leftovers = body
-        found, log_stamps = recovery.Found(has_epochs=bool(epochs)), list[tuple[int, Stamp]]()
+        found, log_stamps = recovery.LogFiles(has_epochs=bool(epochs)), list[tuple[int, Stamp]]()
         for base, log_time, modified_ms, log_size, index_size, time_index_size in segments:
             sizes = found.segments[base] = {LOG: log_size}
             if index_size != _MISSING:

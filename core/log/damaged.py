@@ -61,12 +61,12 @@ class Damage(IntEnum):
     controller ordered (core/meta/stopped_followers.py)."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """A description for people."""
-        return _WORDS[self]
+        return _DESCRIPTIONS[self]
 
 
-_WORDS: Final = {
+_DESCRIPTIONS: Final = {
     Damage.NONE: "sound",
     Damage.CORRUPT: "a batch in its middle is damaged",
     Damage.MISSING_FILE: "a file is missing",
@@ -128,7 +128,7 @@ def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
             disk.remove(path)
 
 
-def take_over(disk: Disk, directory: str, old_disk: Disk, old_directory: str) -> None:
+def copy_damage(disk: Disk, directory: str, old_disk: Disk, old_directory: str) -> None:
     """Copy the mark and the truncated data of the log in `old_directory` to `directory`, which has
     a copy of that log. Raises OSError."""
     wanted = {path.rpartition("/")[2]: path for path in kept_files(old_disk, old_directory)}
@@ -168,7 +168,7 @@ class Keeper:
         """The damage found, if any."""
         self.kept_bytes = 0
 
-    def found(
+    def mark_damaged(
         self, damage: Damage, end_offset: int, lost_offset: int, last_epoch: int = NO_EPOCH
     ) -> None:
         """Mark the log as damaged, before anything is truncated. `end_offset` is its new end.
@@ -183,14 +183,16 @@ class Keeper:
         self.mark = Mark(damage, end_offset, lost_offset, self._high_watermark, last_epoch)
         write_mark(self.disk, self._directory, self.mark)
 
-    def cut(self, segment: Segment, position: int, offset: int, following: list[Segment]) -> None:
+    def prepare_truncation(
+        self, segment: Segment, position: int, offset: int, following: list[Segment]
+    ) -> None:
         """Prepare to truncate a segment at `position`, before the batch at `offset`, and to drop
         the `following` segments: if whole batches come after it, mark the log as damaged and copy
         the end of the segment. Raises OSError."""
         rest = [one for one in following if one.size]
-        if rest or has_batch_behind(segment.file, position, segment.size, offset):
+        if rest or has_batch_after(segment.file, position, segment.size, offset):
             lost = rest[-1].base_offset if rest else offset
-            self.found(Damage.CORRUPT, offset, lost)
+            self.mark_damaged(Damage.CORRUPT, offset, lost)
             self._copy(segment, position)
 
     def drop(self, segment: Segment) -> list[str]:
@@ -238,7 +240,7 @@ def _append(copy: File, at: int, segment: Segment, position: int) -> int:
     return at
 
 
-def has_batch_behind(file: File, position: int, size: int, offset: int) -> bool:
+def has_batch_after(file: File, position: int, size: int, offset: int) -> bool:
     """Return whether a whole batch with a later offset begins anywhere after `position`. Raises
     OSError."""
     magic, at = bytes((MAGIC,)), position

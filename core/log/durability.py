@@ -108,7 +108,7 @@ class Durability:
         """Write everything that a flush of the whole log writes, without syncing. Returns False if
         the disk does not have room for all of it.
 
-        Afterwards call `put_in_place` and then `synced`, each after a sync of the file system; or
+        Afterwards call `rename_epochs` and then `synced`, each after a sync of the file system; or
         call `flush`, which writes everything again. Nothing may be appended after this call. May
         run in a thread.
         """
@@ -119,7 +119,7 @@ class Durability:
                 self._unsynced(log.log_end_offset, force=True), epochs_aside=True
             )
 
-    def put_in_place(self) -> None:
+    def rename_epochs(self) -> None:
         """Rename the file of leader epochs to its final name. Call this once the data of `prepare`
         is on the disk, so that a crash leaves either the old or the new epochs."""
         log = self._log
@@ -133,7 +133,7 @@ class Durability:
 
     def synced(self) -> None:
         """Mark the whole log as durable. Call this once the file system was synced after
-        `put_in_place`."""
+        `rename_epochs`."""
         log = self._log
         with self.lock:
             for segment in log.segments:
@@ -164,7 +164,7 @@ class Durability:
     def _write_behind(self, segments: list[Segment], *, epochs_aside: bool = False) -> bool:
         """Write data whose writing was postponed: index entries, leader epochs and large snapshots.
         Returns False if the disk does not have room for all of it. With `epochs_aside` the epochs
-        go to a temporary file, unsynced, for `put_in_place`. May run in a thread."""
+        go to a temporary file, unsynced, for `rename_epochs`. May run in a thread."""
         log = self._log
         epochs = log.known_epochs
         try:

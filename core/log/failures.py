@@ -12,7 +12,7 @@ LIMITS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
 )
 """Temporary shortages of a resource of this process or machine."""
-NOT_THE_DISK: Final = FULL | LIMITS | {errno.ENOENT, errno.EBADF, errno.EINVAL}
+NOT_DISK_FAULTS: Final = FULL | LIMITS | {errno.ENOENT, errno.EBADF, errno.EINVAL}
 """Errors that do not show a failing disk: some come from a file that was removed or closed under a
 late reader, or from an impossible position in a damaged index."""
 
@@ -20,7 +20,7 @@ late reader, or from an impossible position in a damaged index."""
 def is_fault(error: OSError) -> bool:
     """Return whether an operation failed because the disk is failing, so that no data on it can be
     trusted."""
-    return error.errno not in NOT_THE_DISK
+    return error.errno not in NOT_DISK_FAULTS
 
 
 class StorageError(KafkaError):
@@ -43,13 +43,13 @@ class StorageError(KafkaError):
         return self.errno in FULL
 
     @property
-    def is_passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the cause is a full disk, or a shortage of another resource that may become
         available again."""
         return self.errno in FULL or self.errno in LIMITS
 
 
-class Unforeseen(KafkaError):
+class UnexpectedLogError(KafkaError):
     """An unexpected error while the files of one log were read (KAFKA_STORAGE_ERROR), with the
     original as its cause.
 
@@ -57,10 +57,10 @@ class Unforeseen(KafkaError):
     """
 
 
-class of_one_log:  # not a generator: a start enters this and the next context 300,000 times
-    """A context for reading the files of one log. An unexpected exception becomes `Unforeseen`, so
-    that it ends this work and not the broker. The code inside must change nothing that outlasts
-    it."""
+class unexpected_errors:  # not a generator: a start enters this and the next context 300,000 times
+    """A context for reading the files of one log. An unexpected exception becomes
+    `UnexpectedLogError`, so that it ends this work and not the broker. The code inside must change
+    nothing that outlasts it."""
 
     __slots__ = ("_what",)
 
@@ -74,7 +74,7 @@ class of_one_log:  # not a generator: a start enters this and the next context 3
         self, kind: type[BaseException] | None, e: BaseException | None, _: TracebackType | None
     ) -> None:
         if isinstance(e, Exception) and not isinstance(e, (KafkaError, OSError)):
-            raise Unforeseen(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._what}: {e!r}") from e
+            raise UnexpectedLogError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._what}: {e!r}") from e
 
 
 class storage_errors:
@@ -113,7 +113,7 @@ class LogDirIsApache(LogDirError):
     """The directory holds the metadata log of Apache Kafka."""
 
 
-class LogDirOfAnother(LogDirError):
+class LogDirMismatch(LogDirError):
     """The directory belongs to another cluster or node."""
 
 

@@ -25,7 +25,7 @@ import errno
 from pk.core.log import aborted, recovery
 from pk.core.log.appender import Appended, Appender, Origin, Replicated
 from pk.core.log.config import LogConfig
-from pk.core.log.damaged import Damage, Keeper, Mark, kept_files, take_over, unmark
+from pk.core.log.damaged import Damage, Keeper, Mark, copy_damage, kept_files, unmark
 from pk.core.log.durability import Durability
 from pk.core.log.failures import StorageError, storage_errors
 from pk.core.log.log_dir import LogDir
@@ -68,7 +68,7 @@ class Log:
         self.segments = LogSegments(state, self.durability)
         self.appender = Appender(state, self.segments)
         self.reader = LogReader(state)
-        self.recovered: recovery.Cut | None = None
+        self.recovered: recovery.RecoveryResult | None = None
         """The result of recovery, if the log was not closed cleanly."""
         self.closed_as: bytes | None = None
         """The document about the log's last close (closed_logs.py), if the log was opened by it."""
@@ -98,11 +98,11 @@ class Log:
         with self.durability.lock, storage_errors(state.directory, "keep records"):
             keeper = Keeper(state.disk, state.directory, NO_OFFSET)
             keeper.keep(state.segments, offset)
-            keeper.found(Damage.CUT, offset, state.log_end_offset)
+            keeper.mark_damaged(Damage.CUT, offset, state.log_end_offset)
             self.mark = keeper.mark
             self.kept_bytes = sum(kept_files(state.disk, state.directory).values())
 
-    def mend(self, *, keep: bool = False) -> None:
+    def clear_mark(self, *, keep: bool = False) -> None:
         """Remove the mark once the replica is in sync again and, unless `keep` is set, the kept
         data too. Raises StorageError."""
         state = self.state
@@ -111,16 +111,16 @@ class Log:
                 unmark(state.disk, state.directory, keep=keep)
             self.mark = None
 
-    def take_damage(self, other: "Log") -> None:
+    def copy_damage(self, other: "Log") -> None:
         """Copy the mark and the truncated data of `other`, of which this log is a copy. Raises
         StorageError."""
         state, source = self.state, other.state
         with other.durability.lock, storage_errors(state.directory, "copy what was kept"):
-            take_over(state.disk, state.directory, source.disk, source.directory)
+            copy_damage(state.disk, state.directory, source.disk, source.directory)
             self.mark, self.kept_bytes = other.mark, other.kept_bytes
 
-    def has_damage_of(self, other: "Log") -> bool:
-        """Return whether `take_damage` would change nothing."""
+    def has_same_damage(self, other: "Log") -> bool:
+        """Return whether `copy_damage` would change nothing."""
         return (self.mark, self.kept_bytes) == (other.mark, other.kept_bytes)
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class Log:
 
     def prepare_close(self) -> bool:
         """Write the data that `close` would sync, without syncing it. Returns whether there is
-        anything to sync. Syncing many logs at once is much faster (`Durability.put_in_place`,
+        anything to sync. Syncing many logs at once is much faster (`Durability.rename_epochs`,
         `synced`). Nothing may be appended after this call. Raises StorageError."""
         with self.durability.lock:
             unsynced = self._finish()

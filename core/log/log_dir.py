@@ -26,7 +26,7 @@ from pk.core.log.failures import (
     LogDirBroken,
     LogDirInUse,
     LogDirIsApache,
-    LogDirOfAnother,
+    LogDirMismatch,
     StorageError,
 )
 from pk.core.log.files import Disk, Lock, LockHeld
@@ -167,7 +167,7 @@ class LogDir:
 
     def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], Uuid]) -> None:
         """Check that the directory belongs to this node of this cluster. A directory without an
-        owner gets this one. Raises LogDirOfAnother, LogDirBroken, OSError."""
+        owner gets this one. Raises LogDirMismatch, LogDirBroken, OSError."""
         path = f"{self.path}/{META_PROPERTIES}"
         if not self.disk.exists(path):
             self.directory_id = new_id()
@@ -177,12 +177,12 @@ class LogDir:
             return
         meta = read_meta_properties(self.disk, self.path)
         if meta.cluster_id != cluster_id:
-            raise LogDirOfAnother(
+            raise LogDirMismatch(
                 self.path,
                 f"{self.path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}.",
             )
         if meta.node_id != node_id:
-            raise LogDirOfAnother(
+            raise LogDirMismatch(
                 self.path, f"{self.path} belongs to node {meta.node_id}, this is node {node_id}."
             )
         self.directory_id = meta.directory_id
@@ -328,7 +328,7 @@ class LogDir:
             if offsets.pop(tp, None) is not None:
                 self._outdated[name].add(tp)
 
-    def make_way(self, tp: TopicPartition) -> None:
+    def rewrite_outdated_checkpoints(self, tp: TopicPartition) -> None:
         """Update the checkpoint files that still contain a deleted log of this name, before a new
         one is created. Raises StorageError."""
         self.forget(tp)

@@ -49,8 +49,8 @@ from pk.core.values import TopicPartition, Uuid
 logger = logging.getLogger("pk.log")
 
 NAME_MAX: Final = 255
-WISHES_MAX: Final = 10_000
-"""The maximum number of wishes. Beyond this, the oldest are forgotten."""
+PREFERRED_DIRS_MAX: Final = 10_000
+"""The maximum number of preferred directories. Beyond this, the oldest are forgotten."""
 SYNC_ALL_FROM: Final = 500
 """At least this many logs are synced together. A log takes about five syncs of 0.1 to 2 ms each,
 while a sync of the whole file system also waits for the writes of other programs."""
@@ -79,7 +79,7 @@ class LogDirs:
         """In the order of `log.dirs`, including failed ones."""
         self._new_id = new_id
         self._logs: dict[TopicPartition, Log] = {}
-        self._wishes: dict[TopicPartition, LogDir] = {}
+        self._preferred_dirs: dict[TopicPartition, LogDir] = {}
         self._mutex = threading.Lock()
 
     @classmethod
@@ -119,7 +119,7 @@ class LogDirs:
                 directory.release()
             raise
         self = cls(directories, new_id)
-        self._settle_moves()
+        self._resolve_moves()
         return self
 
     def identify(self, cluster_id: str, node_id: int) -> None:
@@ -134,7 +134,7 @@ class LogDirs:
         if not self.usable:
             raise LogDirBroken(self.directories[0].path, "No log directory can be used.")
 
-    def _settle_moves(self) -> None:
+    def _resolve_moves(self) -> None:
         """Settle the moves of partitions that a crash left in two directories. The log that ends
         later is the newer one, since nothing was appended to the old one after the switch. The old
         one is renamed."""
@@ -145,7 +145,7 @@ class LogDirs:
         for tp, several in places.items():
             if len(several) == 1:
                 continue
-            *behind, _ = sorted(several, key=lambda d: _reach(d, tp))
+            *behind, _ = sorted(several, key=lambda d: _extent(d, tp))
             for directory in behind:
                 self._stray(directory, tp)
 
@@ -187,13 +187,13 @@ class LogDirs:
         for directory in self.directories:
             directory.cordoned = directory.path in wanted
 
-    def wish(self, tp: TopicPartition, directory: LogDir) -> None:
+    def set_preferred_dir(self, tp: TopicPartition, directory: LogDir) -> None:
         """Choose the directory in which the log of a partition will be created. The choice is lost
         at shutdown, as in Kafka."""
-        self._wishes.pop(tp, None)
-        if len(self._wishes) >= WISHES_MAX:
-            del self._wishes[next(iter(self._wishes))]
-        self._wishes[tp] = directory
+        self._preferred_dirs.pop(tp, None)
+        if len(self._preferred_dirs) >= PREFERRED_DIRS_MAX:
+            del self._preferred_dirs[next(iter(self._preferred_dirs))]
+        self._preferred_dirs[tp] = directory
 
     def open_log(
         self,
@@ -246,13 +246,13 @@ class LogDirs:
             if not usable:
                 error = OSError("the log that was there before is not renamed away yet")
                 raise StorageError(str(tp), "create", error, undone=True)
-            wished = self._wishes.pop(tp, None)
+            preferred = self._preferred_dirs.pop(tp, None)
             usable = [d for d in usable if not d.cordoned] or usable
             directory = min(usable, key=lambda d: len(d.logs) + len(d.found))
-            if wished is not None and not wished.failed and tp not in wished.leaving:
-                directory = wished
+            if preferred is not None and not preferred.failed and tp not in preferred.leaving:
+                directory = preferred
             path = f"{directory.path}/{tp}"
-            directory.make_way(tp)
+            directory.rewrite_outdated_checkpoints(tp)
             try:
                 directory.disk.make(path)
                 directory.disk.write(
@@ -283,7 +283,7 @@ class LogDirs:
             path = directory.futures.get(log.state.tp)
             try:
                 if path is None:
-                    path = self._away(directory, log.state.tp, "future")
+                    path = self._renamed_path(directory, log.state.tp, "future")
                     directory.disk.make(path)
                 metadata = checkpoints.format_partition_metadata(log.state.topic_id)
                 file = f"{path}/{PARTITION_METADATA}"
@@ -297,15 +297,15 @@ class LogDirs:
             return path
 
     def promote(self, future: Log, log: Log) -> None:
-        """Put `future`, which has all records of `log`, in its place. Call `settle` and `take_away`
-        next. Until then both exist, and after a crash the next start keeps the one that ends later
-        (`open`). Raises StorageError."""
+        """Put `future`, which has all records of `log`, in its place. Call `finish_promotion` and
+        `rename_replaced` next. Until then both exist, and after a crash the next start keeps the
+        one that ends later (`open`). Raises StorageError."""
         with self._mutex:
             old, new = log.log_dir, future.log_dir
             future.move_directory(f"{new.path}/{log.state.tp}")
             new.futures.pop(log.state.tp, None)
             future.durability.created = True  # so that the next flush syncs it under this name
-            future.state.take_epochs(log.state)
+            future.state.copy_epochs(log.state)
             future.segments.first_dirty_offset = log.segments.first_dirty_offset
             old.leaving.add(log.state.tp)
             old.logs.pop(log.state.tp, None)
@@ -314,7 +314,7 @@ class LogDirs:
             old.forget(log.state.tp)
             new.logs[log.state.tp] = self._logs[log.state.tp] = future
 
-    def settle(self, future: Log, log: Log) -> None:
+    def finish_promotion(self, future: Log, log: Log) -> None:
         """Make the new name of `future`, which has replaced `log`, durable, and checkpoint its
         offsets. Only then may the old log be renamed, or a power failure could leave neither.
         Raises StorageError."""
@@ -326,22 +326,22 @@ class LogDirs:
             directory.write_log_start_offsets()
             directory.write_high_watermarks({})
         except StorageError as e:
-            if not e.is_passing:
+            if not e.is_transient:
                 raise
             logger.warning("%s; the next checkpoint will include it", e)
 
-    def take_away(self, log: Log) -> str:
+    def rename_replaced(self, log: Log) -> str:
         """Rename a log that `future` has replaced. Returns the new path, for `remove_deleted`.
         Raises StorageError."""
         with self._mutex:
             directory = log.log_dir
-            path = self._away(directory, log.state.tp, "delete")
+            path = self._renamed_path(directory, log.state.tp, "delete")
             log.move_directory(path)
             directory.deleted.append(path)
             directory.leaving.discard(log.state.tp)
             return path
 
-    def give_up(self, future: Log) -> None:
+    def remove_future(self, future: Log) -> None:
         """Remove a future log that is no longer needed. Raises StorageError."""
         directory = future.log_dir
         future.abandon()
@@ -363,7 +363,7 @@ class LogDirs:
             self._logs.pop(log.state.tp, None)
             directory.logs.pop(log.state.tp, None)
             directory.forget(log.state.tp)
-            path = self._away(directory, log.state.tp, "delete")
+            path = self._renamed_path(directory, log.state.tp, "delete")
             log.move_directory(path)
             directory.deleted.append(path)
             return path
@@ -445,7 +445,7 @@ class LogDirs:
             unsynced = [log for log in logs if _prepare_close(log)]
             if len(unsynced) >= sync_all_from and _sync_all(directory, unsynced):
                 for log in unsynced:
-                    log.durability.put_in_place()
+                    log.durability.rename_epochs()
                 if _sync_all(directory, unsynced):
                     for log in unsynced:
                         log.durability.synced()
@@ -523,7 +523,7 @@ class LogDirs:
         return False
 
     def _stray(self, directory: LogDir, tp: TopicPartition) -> str:
-        old, new = directory.found.pop(tp), self._away(directory, tp, "stray")
+        old, new = directory.found.pop(tp), self._renamed_path(directory, tp, "stray")
         directory.forget(tp)
         try:
             directory.disk.rename(old, new)
@@ -532,7 +532,7 @@ class LogDirs:
         logger.warning("%s belongs to no topic of the cluster; renamed to %s", old, new)
         return new
 
-    def _away(self, directory: LogDir, tp: TopicPartition, why: str) -> str:
+    def _renamed_path(self, directory: LogDir, tp: TopicPartition, why: str) -> str:
         """Return Kafka's name for a renamed log, which has at most 255 characters."""
         suffix = f"-{tp.partition}.{self._new_id().hex()}-{why}"
         return f"{directory.path}/{tp.topic[: NAME_MAX - len(suffix)]}{suffix}"
@@ -552,7 +552,7 @@ def _known(location: _Location, config: LogConfig, *, expected: bool) -> Known:
     """Collect the facts about a log that are known from the directory's files. `expected`: see
     `LogDirs.open_log`."""
     directory, tp, closed = location.directory, location.identity.tp, location.closed
-    known = Known(directory.clean, must_look=directory.is_noted and closed is None)
+    known = Known(directory.clean, must_verify=directory.is_noted and closed is None)
     if not location.created:
         known = known._replace(
             recovery_point=directory.recovery_points.get(tp, 0),
@@ -576,7 +576,7 @@ def _report_losses(log: Log) -> None:
         logger.error(
             "%s is damaged: %s. It ends at %d and once reached %d or more. What was cut off is "
             "kept in %s until this replica is in sync again",
-            log.state.tp, mark.damage.words, log.state.log_end_offset, mark.lost_offset,
+            log.state.tp, mark.damage.description, log.state.log_end_offset, mark.lost_offset,
             log.state.directory,
         )  # fmt: skip
     elif log.recovered is not None and log.recovered.bytes_cut:
@@ -635,7 +635,7 @@ def _sync_all(directory: LogDir, logs: list[Log]) -> bool:
         return False
 
 
-def _reach(directory: LogDir, tp: TopicPartition) -> tuple[int, int]:
+def _extent(directory: LogDir, tp: TopicPartition) -> tuple[int, int]:
     """Return the end of the log in a directory, as far as its last segment is valid, and its
     checkpointed start. (Two logs with the same records may have different segments.)"""
     path = directory.found[tp]

@@ -46,7 +46,7 @@ class Known(NamedTuple):
     """The damage to record if the log must be created again."""
     compacted: bool = False
     """Whether compaction has removed offsets."""
-    must_look: bool = False
+    must_verify: bool = False
     """Whether the note of the clean shutdown lacks this log, so that its files must show that it
     still ends where it did."""
 
@@ -70,7 +70,7 @@ def open_log(
         segments = _segments_of(disk, directory, found, now_ms)
         known = known._replace(compacted=known.compacted or config.compact)
         if known.clean:
-            known = _looked_at(found, segments, known)
+            known = _verified(found, segments, known)
         keeper = Keeper(disk, directory, known.high_watermark)
         if not known.clean and segments:
             segments = _without_hole(keeper, found, segments, known)
@@ -79,7 +79,7 @@ def open_log(
         if new := not segments:
             segments.append(Segment(disk, directory, start, {}, now_ms))
             if known.damage and not keeper.mark and not found.is_marked:
-                keeper.found(known.damage, start, start)
+                keeper.mark_damaged(known.damage, start, start)
         state = LogState(identity, config, segments, now_ms)
         state.snapshots = found.snapshots
         state.has_epochs_file = found.has_epochs
@@ -99,7 +99,7 @@ def open_log(
 
 def _fill(
     log: Log,
-    found: recovery.Found,
+    found: recovery.LogFiles,
     keeper: Keeper,
     known: Known,
     progress: recovery.Progress | None,
@@ -118,7 +118,7 @@ def _fill(
     _take_mark(log, keeper, found)
     log.durability.start(min(known.recovery_point, state.log_end_offset))
     if start > state.log_end_offset:
-        _begin_anew(log, start, state.opened_ms)
+        _restart(log, start, state.opened_ms)
     else:
         state.begin_at(max(start, state.segments[0].base_offset))
         if known.remote_start is not None:
@@ -129,7 +129,7 @@ def _fill(
 
 def _find(
     disk: Disk, directory: str, contents: recovery.Contents | None, now_ms: int
-) -> recovery.Found:
+) -> recovery.LogFiles:
     """Find the log's files, after completing a swap and removing leftovers. Raises OSError."""
     found = recovery.find(disk, directory) if contents is None else contents.found
     if found.swaps:
@@ -141,7 +141,9 @@ def _find(
     return found
 
 
-def _segments_of(disk: Disk, directory: str, found: recovery.Found, now_ms: int) -> list[Segment]:
+def _segments_of(
+    disk: Disk, directory: str, found: recovery.LogFiles, now_ms: int
+) -> list[Segment]:
     segments: list[Segment] = []
     for base, sizes in sorted(found.segments.items()):
         segment = Segment(disk, directory, base, sizes, now_ms)
@@ -160,21 +162,21 @@ def _create(log: Log, offset: int) -> None:
     state.log_end_offset = offset
 
 
-def _take_closed(log: Log, found: recovery.Found, known: Known) -> None:
+def _take_closed(log: Log, found: recovery.LogFiles, known: Known) -> None:
     """Read the state of a log that was closed cleanly. Raises OSError."""
     state = log.state
     if known.contents is not None:
         end = known.contents.end_offset
         state.replace_epochs(known.contents.epochs, UNREAD_EPOCH, dirty=False)
     elif (end := recovery.clean_end_offset(found, state.segments, known.recovery_point)) is None:
-        end = recovery.walked_end_offset(state.segments[-1])
+        end = recovery.scanned_end_offset(state.segments[-1])
     state.log_end_offset = end
     log.snapshot_bytes = found.snapshot_bytes.get(end, 0)
     if log.snapshot_bytes == EMPTY_SNAPSHOT_BYTES:
         state.producers = Producers(end)
 
 
-def _take_mark(log: Log, keeper: Keeper, found: recovery.Found) -> None:
+def _take_mark(log: Log, keeper: Keeper, found: recovery.LogFiles) -> None:
     """Set the log's mark: the damage found now, or when the log was opened before. Raises
     OSError."""
     disk, directory = log.state.disk, log.state.directory
@@ -185,7 +187,7 @@ def _take_mark(log: Log, keeper: Keeper, found: recovery.Found) -> None:
         log.kept_bytes = sum(kept_files(disk, directory).values())
 
 
-def _begin_anew(log: Log, offset: int, now_ms: int) -> None:
+def _restart(log: Log, offset: int, now_ms: int) -> None:
     """Restart a log that ends before its start offset, because its end is lost and the segments
     before it had been deleted. It begins at `offset`, as before, so that no offset is assigned to
     another record. Raises StorageError."""
@@ -203,7 +205,7 @@ def _begin_anew(log: Log, offset: int, now_ms: int) -> None:
 
 def _recover(
     log: Log,
-    found: recovery.Found,
+    found: recovery.LogFiles,
     keeper: Keeper,
     known: Known,
     progress: recovery.Progress | None,
@@ -221,14 +223,14 @@ def _recover(
         damage, lost = (keeper.mark or (Damage.SHORT,))[0], ended
         if keeper.mark is not None:
             lost = keeper.mark.lost_offset
-        keeper.found(damage, end, lost, epochs[-1].epoch if epochs else NO_EPOCH)
+        keeper.mark_damaged(damage, end, lost, epochs[-1].epoch if epochs else NO_EPOCH)
     last = state.segments[-1]
     sizes = None if log.recovered.rewritten else found.segments[last.base_offset]
     last.allocate_indexes(log.segments.index_bytes_max, sizes)
     state.log_end_offset = log.recovered.end_offset
 
 
-def _rebuild(log: Log, found: recovery.Found, recovery_point: int) -> None:
+def _rebuild(log: Log, found: recovery.LogFiles, recovery_point: int) -> None:
     """Rebuild producers, aborted transactions and leader epochs of a log that was not closed
     cleanly. Raises OSError."""
     state, recovered = log.state, log.recovered
@@ -255,7 +257,7 @@ def _rebuild(log: Log, found: recovery.Found, recovery_point: int) -> None:
     epochs.truncate_start(state.log_start_offset)
 
 
-def _rebuild_producers(log: Log, first: Segment, recovered: recovery.Cut) -> None:
+def _rebuild_producers(log: Log, first: Segment, recovered: recovery.RecoveryResult) -> None:
     """Rebuild the producers from the snapshots up to `first`, the first segment that was checked,
     and from the batches. Raises OSError."""
     state = log.state
@@ -269,13 +271,13 @@ def _rebuild_producers(log: Log, first: Segment, recovered: recovery.Cut) -> Non
             state.segment_of(transaction.last_offset).txn_index.append(transaction)
 
 
-def _looked_at(found: recovery.Found, segments: list[Segment], known: Known) -> Known:
+def _verified(found: recovery.LogFiles, segments: list[Segment], known: Known) -> Known:
     """Check the files of a log that was closed cleanly. If they have changed since, if segments are
     missing, or if the log does not reach its noted end, it counts as not closed and must be
     checked. Raises OSError."""
     if known.end_offset >= 0:
         return known._replace(clean=False)
-    if not (known.must_look and segments):
+    if not (known.must_verify and segments):
         return known
     end = recovery.clean_end_offset(found, segments, known.recovery_point)
     if _holes(found, segments, known):
@@ -285,22 +287,24 @@ def _looked_at(found: recovery.Found, segments: list[Segment], known: Known) -> 
         return known._replace(end_offset=known.recovery_point, clean=False)
     if end is not None and segments[-1].size:
         with contextlib.suppress(CorruptBatch):
-            if recovery.walked_end_offset(segments[-1]) >= end:
+            if recovery.scanned_end_offset(segments[-1]) >= end:
                 return known
         return known._replace(end_offset=end, clean=False)
     return known
 
 
 def _without_hole(
-    keeper: Keeper, found: recovery.Found, segments: list[Segment], known: Known
+    keeper: Keeper, found: recovery.LogFiles, segments: list[Segment], known: Known
 ) -> list[Segment]:
     """Return the segments. If the first is missing, drop the others, which are not a log without
     it, and return none. Raises OSError."""
     first = segments[0].base_offset
-    begins = min([b for b in (*found.widowed, known.first_offset) if b >= 0], default=first)
+    begins = min([b for b in (*found.without_log, known.first_offset) if b >= 0], default=first)
     if begins >= first:
         return segments
-    keeper.found(Damage.MISSING_FILE, begins, max(segments[-1].base_offset, known.end_offset))
+    keeper.mark_damaged(
+        Damage.MISSING_FILE, begins, max(segments[-1].base_offset, known.end_offset)
+    )
     for segment in segments:
         for path in keeper.drop(segment):
             with contextlib.suppress(FileNotFoundError):
@@ -308,7 +312,7 @@ def _without_hole(
     return []
 
 
-def _checked_from(found: recovery.Found, segments: list[Segment], known: Known) -> int:
+def _checked_from(found: recovery.LogFiles, segments: list[Segment], known: Known) -> int:
     """Return the offset from which to check the log: 0 if the log has changed since it was closed;
     otherwise the recovery point, or an offset before the first missing segment. Raises OSError."""
     if not segments or known.end_offset >= 0:
@@ -317,10 +321,10 @@ def _checked_from(found: recovery.Found, segments: list[Segment], known: Known) 
     return min([known.recovery_point, *(hole - 1 for hole in holes)])
 
 
-def _holes(found: recovery.Found, segments: list[Segment], known: Known) -> list[int]:
+def _holes(found: recovery.LogFiles, segments: list[Segment], known: Known) -> list[int]:
     """Return the base offsets of segments that are missing or that follow a missing one. Raises
     OSError."""
-    holes = list(found.widowed)
+    holes = list(found.without_log)
     if not known.compacted:
         hole = recovery.hole_below(segments, known.recovery_point)
         holes += [] if hole is None else [hole]

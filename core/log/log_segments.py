@@ -208,7 +208,7 @@ class LogSegments:
         log.check_alive()
         if offset >= log.log_end_offset:
             # An epoch may begin at the log end: one in which this broker led and wrote nothing.
-            log.cut_epochs(log.log_end_offset)
+            log.truncate_epochs(log.log_end_offset)
             return False
         if offset < log.segments[0].base_offset:
             self.restart_at(offset)
@@ -231,8 +231,8 @@ class LogSegments:
                 self._end_at(offset)
             except OSError as e:
                 raise log.die("truncate", e) from e
-        log.cut_epochs(offset)
-        log.read_producers_again()
+        log.truncate_epochs(offset)
+        log.reload_producers()
         return True
 
     def restart_at(self, offset: int, now_ms: int | None = None) -> None:
@@ -257,7 +257,7 @@ class LogSegments:
         log.producers = Producers(offset)
         log.replace_epochs(LeaderEpochs(), NO_EPOCH)
 
-    def restart_behind_remote(
+    def restart_after_remote(
         self,
         offset: int,
         log_start_offset: int,

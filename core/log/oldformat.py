@@ -33,20 +33,20 @@ def begins_with_message(head: bytes) -> bool:
     return len(head) > _MAGIC_AT and head[_MAGIC_AT] in MAGICS
 
 
-def rewrite(disk: Disk, path: str, indexes: Iterable[str], *, mend: bool = False) -> int:
+def rewrite(disk: Disk, path: str, indexes: Iterable[str], *, repair: bool = False) -> int:
     """Rewrite the file of old messages at `path`, and remove its `indexes`. Returns how many bytes
     at its end were left out.
 
-    No other code may have the file open. With `mend` it is truncated before the first damage, as in
-    recovery after a crash; otherwise damage raises CorruptBatch with its position, and the file is
-    not changed. Raises OSError.
+    No other code may have the file open. With `repair` it is truncated before the first damage, as
+    in recovery after a crash; otherwise damage raises CorruptBatch with its position, and the file
+    is not changed. Raises OSError.
     """
     if disk.exists(path + ".tmp"):
         disk.remove(path + ".tmp")
     old, new = disk.open(path), disk.open(path + ".tmp")
     new.pwrite(b"", 0)
     try:
-        cut = _rewrite(old, new, mend)
+        cut = _rewrite(old, new, repair)
         new.sync()
     finally:
         new.close()
@@ -59,7 +59,7 @@ def rewrite(disk: Disk, path: str, indexes: Iterable[str], *, mend: bool = False
     return cut
 
 
-def _rewrite(old: File, new: File, mend: bool) -> int:
+def _rewrite(old: File, new: File, repair: bool) -> int:
     """Convert `old` into `new`. Returns how many bytes at the end of `old` were left out."""
     position = written = 0
     size, wanted = old.size(), READ_BYTES
@@ -73,7 +73,7 @@ def _rewrite(old: File, new: File, mend: bool) -> int:
                 new.pwrite(batch, written)
                 written += len(batch)
         except KafkaError as e:
-            if mend:
+            if repair:
                 return size - position - done
             raise CorruptBatch(f"{old.path} at {position + done}: {e}", e.code) from e
         position += done
@@ -82,7 +82,7 @@ def _rewrite(old: File, new: File, mend: bool) -> int:
             wanted = READ_BYTES
         elif whole <= size - position and whole > len(chunk):
             wanted = whole
-        elif mend:
+        elif repair:
             return size - position
         else:
             raise CorruptBatch(f"{old.path} at {position}: a message that is cut off")

@@ -46,7 +46,7 @@ from pk.core.log.segment import (
     SNAPSHOT,
     TIME_INDEX,
     TXN_INDEX,
-    BatchPlace,
+    BatchPosition,
     Segment,
     file_name,
 )
@@ -71,7 +71,7 @@ UNMEASURED_NAMES: Final = (EPOCHS_FILE, PARTITION_METADATA)
 """Names whose size is not needed, which saves two system calls for each of 50,000 logs."""
 
 
-class Found(Struct):
+class LogFiles(Struct):
     """The files of a partition's directory."""
 
     segments: dict[int, dict[str, int]] = field(default_factory=new_dict)
@@ -80,7 +80,7 @@ class Found(Struct):
     snapshots: list[int] = field(default_factory=new_list)
     snapshot_bytes: dict[int, int] = field(default_factory=new_dict)
     leftovers: list[str] = field(default_factory=new_list)
-    widowed: list[int] = field(default_factory=new_list)
+    without_log: list[int] = field(default_factory=new_list)
     """Base offsets of segments that have indexes but no log, although no crash while they were
     dropped explains it."""
     swaps: list[str] = field(default_factory=new_list)
@@ -94,12 +94,12 @@ class Found(Struct):
 class Contents(NamedTuple):
     """The contents of a closed log that are needed to open it."""
 
-    found: Found
+    found: LogFiles
     end_offset: int
     epochs: LeaderEpochs
 
 
-class Cut(NamedTuple):
+class RecoveryResult(NamedTuple):
     """The result of recovery: the end of the log, the amount truncated, and facts about the
     remaining batches that were checked, so that they need not be read again."""
 
@@ -130,9 +130,9 @@ PROGRESS_BYTES: Final = 16 << 20
 """The number of bytes checked between two reports."""
 
 
-def find(disk: Disk, directory: str) -> Found:
+def find(disk: Disk, directory: str) -> LogFiles:
     """List a partition's directory. Raises OSError."""
-    found = Found()
+    found = LogFiles()
     names = disk.list(directory, UNMEASURED_NAMES)
     if any(name.endswith(".swap") for name in names):
         found.swaps = list(names)
@@ -160,10 +160,10 @@ def find(disk: Disk, directory: str) -> Found:
             found.leftovers += [file_name(base, suffix) for suffix in sizes]
             del found.segments[base]
             if not _is_being_dropped(names, base, sizes):
-                found.widowed.append(base)
+                found.without_log.append(base)
     last = max(found.segments, default=-1)
     # The last one may have been created just before the crash.
-    found.widowed = sorted(base for base in found.widowed if base < last)
+    found.without_log = sorted(base for base in found.without_log if base < last)
     return found
 
 
@@ -183,7 +183,7 @@ def _is_being_dropped(names: Collection[str], base: int, kinds: Iterable[str]) -
     )
 
 
-def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int) -> int | None:
+def clean_end_offset(found: LogFiles, segments: list[Segment], recovery_point: int) -> int | None:
     """Return the end of a cleanly closed log if the names and sizes of its files show it, otherwise
     None."""
     last = segments[-1]
@@ -193,7 +193,7 @@ def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int)
     return newest if newest == recovery_point and newest > last.base_offset else None
 
 
-def walked_end_offset(segment: Segment) -> int:
+def scanned_end_offset(segment: Segment) -> int:
     """Find the end of a log whose last segment can be trusted, from its index and the headers after
     the last entry. Raises OSError."""
     segment.check_indexes()
@@ -204,7 +204,7 @@ def walked_end_offset(segment: Segment) -> int:
     return end
 
 
-class _Leap(NamedTuple):
+class _Discontinuity(NamedTuple):
     """A batch that does not begin at the end of the previous one, or that changes the leader
     epoch."""
 
@@ -215,7 +215,7 @@ class _Leap(NamedTuple):
     """The latest leader epoch before it."""
     header: BatchHeader
 
-    def is_odd(self, following: BatchHeader) -> bool:
+    def is_inconsistent(self, following: BatchHeader) -> bool:
         """Return whether the batch fits neither the batch before it nor `following`."""
         count = self.header.last_offset_delta + 1
         if following.base_offset < self.header.next_offset:
@@ -223,17 +223,17 @@ class _Leap(NamedTuple):
         epoch, own = following.leader_epoch, self.header.leader_epoch
         return max(self.epoch, 0) <= epoch < own or 0 <= own < self.epoch <= epoch
 
-    def is_odd_at_end(self, following: Sequence[Segment], *, dense: bool) -> bool:
-        """Like `is_odd`, for the last batch of a segment, which is compared with the first batch of
-        the next segment."""
+    def is_inconsistent_at_end(self, following: Sequence[Segment], *, dense: bool) -> bool:
+        """Like `is_inconsistent`, for the last batch of a segment, which is compared with the first
+        batch of the next segment."""
         for segment in following[:1]:
             chunk = segment.file.pread(HEADER_BYTES, 0)
             if len(chunk) == HEADER_BYTES and chunk[MAGIC_AT] == MAGIC:
-                return self.is_odd(header_of(chunk, 0))
+                return self.is_inconsistent(header_of(chunk, 0))
         return dense and self.header.base_offset > self.offset
 
 
-def has_no_producers(found: Found, checked: Cut) -> bool:
+def has_no_producers(found: LogFiles, checked: RecoveryResult) -> bool:
     """Return whether no snapshot and no checked batch has a producer."""
     return not checked.has_producers and all(
         size == EMPTY_SNAPSHOT_BYTES for size in found.snapshot_bytes.values()
@@ -255,7 +255,9 @@ class Recovery(NamedTuple):
     dense: bool = False
     """Whether no offset was ever removed from the log."""
 
-    def run(self, segments: list[Segment], recovery_point: int) -> tuple[list[Segment], Cut]:
+    def run(
+        self, segments: list[Segment], recovery_point: int
+    ) -> tuple[list[Segment], RecoveryResult]:
         """Check everything from the segment that contains the recovery point on. Returns the
         remaining segments, the last of which is active. Raises OSError.
 
@@ -265,7 +267,7 @@ class Recovery(NamedTuple):
         """
         first = suspect_from(segments, recovery_point)
         if first and segments[first].base_offset == recovery_point:
-            segments[first - 1].seal_again()
+            segments[first - 1].repair_seal()
         if self.progress is not None:
             self.progress.due(sum(segment.size for segment in segments[first:]))
         cut_bytes, epochs, has_producers, rewritten = 0, list[EpochStart](), False, False
@@ -279,7 +281,9 @@ class Recovery(NamedTuple):
             if not rest or cut.end_offset != rest[0].base_offset:
                 cut_bytes += sum(gone.size for gone in rest)
                 self._drop(rest, cut.end_offset)
-                done = Cut(cut.end_offset, cut_bytes, len(rest), epochs, has_producers, rewritten)
+                done = RecoveryResult(
+                    cut.end_offset, cut_bytes, len(rest), epochs, has_producers, rewritten
+                )
                 return segments[: i + 1], done
             segments[i].deactivate()
         raise AssertionError("a log has at least one segment")
@@ -288,14 +292,14 @@ class Recovery(NamedTuple):
         """Drop the segments after the end of the log. Raises OSError."""
         keeper = self.keeper
         if keeper.mark is None and any(one.size for one in segments):
-            keeper.found(Damage.MISSING_FILE, end_offset, segments[-1].base_offset)
+            keeper.mark_damaged(Damage.MISSING_FILE, end_offset, segments[-1].base_offset)
         for gone in segments:
             for path in keeper.drop(gone):
                 keeper.disk.remove(path)
 
     def _check(
         self, segment: Segment, following: list[Segment], latest: int, limit: int | None = None
-    ) -> Cut:
+    ) -> RecoveryResult:
         """Read a whole segment, rebuild its indexes, and truncate it after its last valid batch. A
         batch is not valid if it reaches the first segment in `following`, or lies at or after
         position `limit`. `latest` is the leader epoch of the previous batch, if known. Raises
@@ -305,29 +309,29 @@ class Recovery(NamedTuple):
         """
         head, outdated = segment.file.pread(min(READ_BYTES, segment.size), 0), 0
         if rewritten := begins_with_message(head):
-            outdated, head = segment.modernize(mend=True) or 0, b""
+            outdated, head = segment.modernize(repair=True) or 0, b""
         offset_max = (
             following[0].base_offset if following else segment.base_offset + OFFSETS_MAX
         ) - 1
         segment.rebuild_started()
         end_offset, end_position, reported, size = segment.base_offset, 0, 0, segment.size
         epochs, has_producers, epoch_before = list[EpochStart](), False, latest
-        leap: _Leap | None = None
+        discontinuity: _Discontinuity | None = None
         odd: int | None = None
         with contextlib.suppress(CorruptBatch):
             end = segment.size if limit is None else limit
             for position, header in checked_batches(segment.file, 0, end, head):
-                if leap is not None and leap.is_odd(header):
-                    odd = leap.position
+                if discontinuity is not None and discontinuity.is_inconsistent(header):
+                    odd = discontinuity.position
                     break
                 if header.base_offset < end_offset or header.last_offset > offset_max:
                     break
                 if header.leader_epoch < NO_EPOCH:
                     break
-                leap = None
+                discontinuity = None
                 if header.base_offset > end_offset or header.leader_epoch != latest:
-                    leap = _Leap(position, end_offset, latest, header)
-                place = BatchPlace(header.last_offset, header.base_offset, position)
+                    discontinuity = _Discontinuity(position, end_offset, latest, header)
+                place = BatchPosition(header.last_offset, header.base_offset, position)
                 segment.note(place, header.size, header.max_timestamp, self.index_interval_bytes)
                 end_offset, end_position = header.next_offset, position + header.size
                 if header.leader_epoch > latest:
@@ -339,19 +343,21 @@ class Recovery(NamedTuple):
                     self.progress.checked(end_position - reported)
                     reported = end_position
             else:
-                if leap is not None and leap.is_odd_at_end(following, dense=self.dense):
-                    odd = leap.position
+                if discontinuity is not None and discontinuity.is_inconsistent_at_end(
+                    following, dense=self.dense
+                ):
+                    odd = discontinuity.position
         if odd is not None and limit is None and not rewritten:
             return self._check(segment, following, epoch_before, odd)
         if self.progress is not None:
             self.progress.checked(size - reported)
         cut = segment.size - end_position
         if cut:
-            self.keeper.cut(segment, end_position, end_offset, following)
+            self.keeper.prepare_truncation(segment, end_position, end_offset, following)
             segment.truncate_bytes(end_position)
         segment.checked.add(0, end_position)
         segment.txn_index.clear()
-        return Cut(end_offset, cut + outdated, 0, epochs, has_producers, rewritten)
+        return RecoveryResult(end_offset, cut + outdated, 0, epochs, has_producers, rewritten)
 
 
 def hole_below(segments: list[Segment], offset: int) -> int | None:
@@ -363,7 +369,7 @@ def hole_below(segments: list[Segment], offset: int) -> int | None:
             break
         end = segment.base_offset
         with contextlib.suppress(CorruptBatch):
-            end = walked_end_offset(segment)
+            end = scanned_end_offset(segment)
         if end != following.base_offset:
             return following.base_offset
     return None
@@ -392,7 +398,7 @@ def _headers_between(
         segment.check_indexes()
         if segment.base_offset >= end:
             return
-        place = segment.locate(start) if start > segment.base_offset else BatchPlace(0, 0, 0)
+        place = segment.locate(start) if start > segment.base_offset else BatchPosition(0, 0, 0)
         if place is None:
             continue
         for position, header in segment.headers(place.position, chunk_bytes=1 << 16):

@@ -53,7 +53,7 @@ def start_offset(
             break
         before = following is not None and following <= log.state.log_start_offset
         much = excess is not None and excess >= segment.size
-        if not (before or much or _is_old(segment, retention, following is None, now_ms)):
+        if not (before or much or _is_expired(segment, retention, following is None, now_ms)):
             break
         if excess is not None:
             excess -= segment.size
@@ -77,20 +77,20 @@ def local_start_offset(
         if after > min(high_watermark, copied_to + 1):
             break
         much = excess >= segment.size
-        if not (much or _is_old(segment, retention, False, now_ms)):
+        if not (much or _is_expired(segment, retention, False, now_ms)):
             break
         excess -= segment.size
         start = after
     return start
 
 
-def is_behind(log: Log) -> bool:
+def has_segments_below_start(log: Log) -> bool:
     """Return whether there are segments completely below the log start."""
     segments = log.state.segments
     return len(segments) > 1 and segments[1].base_offset <= log.state.log_start_offset
 
 
-def _is_old(segment: Segment, retention: Retention | None, is_last: bool, now_ms: int) -> bool:
+def _is_expired(segment: Segment, retention: Retention | None, is_last: bool, now_ms: int) -> bool:
     if retention is None or retention.retention_ms < 0:
         return False
     try:

@@ -33,13 +33,13 @@ class Damaged(NamedTuple):
     """A description of the damage."""
 
 
-def damage_of(
+def find_damage(
     segment: Segment, size: int, following: int, epochs: LeaderEpochs
 ) -> Generator[int, None, Damaged | None]:
     """Read the first `size` bytes of a closed segment. Returns the first damage, if any.
     `following` is the base offset of the next segment, and `epochs` are those of the log. Raises
     OSError."""
-    scan, told = Scan(segment.file, size=size), 0
+    scan, reported = Scan(segment.file, size=size), 0
     check = BatchCheck(epochs, segment.base_offset, all_epochs=True)
     for batch in scan:
         wrong = check.check(batch.header, following)
@@ -47,12 +47,12 @@ def damage_of(
             wrong.append(error)
         if wrong:
             return Damaged(batch.position, wrong[0])
-        if scan.end_position - told >= STEP_BYTES:
-            yield scan.end_position - told
-            told = scan.end_position
+        if scan.end_position - reported >= STEP_BYTES:
+            yield scan.end_position - reported
+            reported = scan.end_position
     if scan.problems:
         return Damaged(scan.problems[0].position, scan.problems[0].what)
-    yield scan.end_position - told
+    yield scan.end_position - reported
     return None
 
 
@@ -70,7 +70,7 @@ class Replaced(NamedTuple):
     """Whether records may have been compacted away from the leader's copy."""
 
 
-def flaw_of(
+def find_replacement_problem(
     copy: Segment, replaced: Replaced, epochs: LeaderEpochs
 ) -> Generator[int, None, str | None]:
     """Read the leader's copy of a damaged segment. Returns why the copy cannot replace the segment,
@@ -86,7 +86,7 @@ def flaw_of(
     may_skip = replaced.compacted or (copy.size == size and not begins_later)
     if not replaced.compacted and copy.size + shift < size:
         return f"it has {copy.size} bytes, of which {size} are here"
-    scan, told = Scan(copy.file, size=copy.size), 0
+    scan, reported = Scan(copy.file, size=copy.size), 0
     check = BatchCheck(epochs, old.base_offset, all_epochs=True)
     due = max(old.base_offset, replaced.start_offset)
     for batch in scan:
@@ -98,16 +98,16 @@ def flaw_of(
             wrong.append(f"its message format is v{header.magic}")
         elif header.base_offset > due and not may_skip:
             wrong.append(f"begins at offset {header.base_offset}, but {due} is due")
-        elif not replaced.compacted and _is_another(
+        elif not replaced.compacted and _is_different_batch(
             batch.data, _read(old, header.size, batch.position + shift)
         ):
             wrong.append("another batch is whole here")
         if wrong:
             return f"at position {batch.position}: {wrong[0]}"
         due = check.next_offset
-        if scan.end_position - told >= STEP_BYTES:
-            yield scan.end_position - told
-            told = scan.end_position
+        if scan.end_position - reported >= STEP_BYTES:
+            yield scan.end_position - reported
+            reported = scan.end_position
     if scan.problems:
         return f"at position {scan.problems[0].position}: {scan.problems[0].what}"
     if due < replaced.following and not may_skip:
@@ -122,7 +122,7 @@ def _read(segment: Segment, length: int, position: int) -> bytes:
         return b""
 
 
-def _is_another(theirs: bytes, ours: bytes) -> bool:
+def _is_different_batch(theirs: bytes, ours: bytes) -> bool:
     """Return whether our bytes at the position of a valid batch are a valid batch too, but a
     different one."""
     if ours == theirs:

@@ -59,7 +59,7 @@ _PEEK: Final = Struct(">qi4xb6xi")
 _make_header = BatchHeader._make
 
 
-class BatchPlace(NamedTuple):
+class BatchPosition(NamedTuple):
     """The position of a batch in its segment."""
 
     last_offset: int
@@ -129,7 +129,7 @@ class Segment:
         self.index_bytes = 0
         """The size of the larger index while the segment is active. When this index is full, the
         log rolls."""
-        self.recent: list[BatchPlace] = []
+        self.recent: list[BatchPosition] = []
         self.checked = CheckedBytes(self.size)
         self._index_proved = not self.size
         """Whether the offset index was created or compared with the log since the segment was
@@ -221,7 +221,7 @@ class Segment:
         if self.active and self.size:
             self.time_index.maybe_append(*self.max_timestamp)
 
-    def seal_again(self) -> None:
+    def repair_seal(self) -> None:
         """Repeat `seal` after a crash, for the segment that ends at the recovery point. All of it
         was synced except the entry that `seal` wrote when the log rolled, which may be missing or
         invalid."""
@@ -256,7 +256,7 @@ class Segment:
             self.allocate_indexes(self._index_bytes_due)
         self.file.pwrite(data, position)
         self.note(
-            BatchPlace(last_offset, base_offset, position),
+            BatchPosition(last_offset, base_offset, position),
             len(data),
             max_timestamp,
             index_interval_bytes,
@@ -266,7 +266,7 @@ class Segment:
     def append_run(
         self,
         batches: Sequence[Data],
-        places: Sequence[BatchPlace],
+        places: Sequence[BatchPosition],
         max_timestamps: Sequence[int],
         index_interval_bytes: int,
     ) -> None:
@@ -300,7 +300,7 @@ class Segment:
             self.recent = self.recent[-(RECENT_MAX // 2) :]
 
     def note(
-        self, place: BatchPlace, size: int, max_timestamp: int, index_interval_bytes: int
+        self, place: BatchPosition, size: int, max_timestamp: int, index_interval_bytes: int
     ) -> None:
         """Add a batch to the indexes in memory."""
         known = self._max_timestamp
@@ -362,7 +362,7 @@ class Segment:
         self.size = size
         self.checked.cut(size)
 
-    def truncate(self, place: BatchPlace) -> None:
+    def truncate(self, place: BatchPosition) -> None:
         """Drop the batch at `place` and all batches after it. The segment must be active."""
         assert self.active
         self.truncate_bytes(place.position)
@@ -401,11 +401,11 @@ class Segment:
         """The latest timestamp in the segment, and the last offset of the batch that first had it;
         (-1, …) if no record has a timestamp."""
         if self._max_timestamp is None:
-            last = self.ask_index(lambda: self.time_index.last())
+            last = self.query_index(lambda: self.time_index.last())
             self._max_timestamp = self._max_timestamp or last
         return self._max_timestamp
 
-    def locate(self, offset: int) -> BatchPlace | None:
+    def locate(self, offset: int) -> BatchPosition | None:
         """Find the first batch that ends at or after `offset`; None if all batches end before
         it."""
         recent = self.recent
@@ -425,7 +425,7 @@ class Segment:
             if length < HEADER_BYTES - LENGTH_END or magic != MAGIC or base < next_offset:
                 raise self.no_batch(position)
             if base + delta >= offset:
-                return BatchPlace(base + delta, base, position)
+                return BatchPosition(base + delta, base, position)
             position += length + LENGTH_END
             next_offset = base + delta + 1
             at_once = READ_BYTES if length < READ_BYTES else HEADER_BYTES
@@ -435,7 +435,7 @@ class Segment:
         """Return the error for an impossible batch at `position`."""
         return CorruptBatch(f"{self.file.path} at position {position}: no batch that belongs there")
 
-    def size_at(self, place: BatchPlace) -> int:
+    def size_at(self, place: BatchPosition) -> int:
         """Return the size in bytes of the batch at `place`."""
         recent = self.recent
         if recent and place.position >= recent[0].position:
@@ -518,7 +518,7 @@ class Segment:
     def offset_after(self, position: int) -> int | None:
         """Return an offset at or after the end of every batch that starts before `position`; None
         if the index does not show one."""
-        entry = self.ask_index(lambda: self.index.entry_after(position))
+        entry = self.query_index(lambda: self.index.entry_after(position))
         if entry is None or not (self._index_proved or self._is_batch(entry[1], entry[0])):
             return None
         return entry[0]
@@ -562,7 +562,7 @@ class Segment:
                 self._rebuild()
             self._sizes = None
 
-    def modernize(self, *, mend: bool = False) -> int | None:
+    def modernize(self, *, repair: bool = False) -> int | None:
         """Rewrite a log file in an old message format as record batches (see oldformat.py), and
         remove its indexes. Returns how many bytes at its end were left out, or None if it has no
         such messages. The segment must not have readers yet."""
@@ -570,7 +570,7 @@ class Segment:
             return None
         logger.info("%s contains messages in an old format; rewriting it", self.file.path)
         indexes = (self.index.file.path, self.time_index.file.path)
-        cut = rewrite(self._disk, self.file.path, indexes, mend=mend)
+        cut = rewrite(self._disk, self.file.path, indexes, repair=repair)
         for file in self.files[:3]:
             file.close()  # they refer to the previous files
         self.size = self.file.size()
@@ -585,25 +585,25 @@ class Segment:
         )
         self._index_proved = self.times_proved = True
 
-    def ask_index(self, ask: Callable[[], T]) -> T:
+    def query_index(self, ask: Callable[[], T]) -> T:
         """Return the result of a query to an index. If its file is missing or truncated, rebuild it
         first."""
         self.check_indexes()
         try:
             return ask()
         except (FileNotFoundError, StructError):
-            self._indexes_lost()
+            self._restore_indexes()
         return ask()
 
     def begin_at(self, offset: int) -> int:
         """Return the position of a batch from which to search for `offset`. This is the position in
         the index, after checking that a matching batch starts there: otherwise readers would skip
         records without noticing."""
-        entry, position = self.ask_index(lambda: self.index.entry_before(offset))
+        entry, position = self.query_index(lambda: self.index.entry_before(offset))
         if not position or self._index_proved or self._is_batch(position, entry):
             return position
-        self._judge_index(position)
-        return self.ask_index(lambda: self.index.lookup(offset)) if self._index_proved else 0
+        self._verify_index(position)
+        return self.query_index(lambda: self.index.lookup(offset)) if self._index_proved else 0
 
     def _is_batch(self, position: int, offset_max: int) -> bool:
         """Return whether a batch begins at `position`, at or before offset `offset_max`."""
@@ -613,7 +613,7 @@ class Segment:
         base, length, magic, _ = _PEEK.unpack(head)
         return magic == MAGIC and self.base_offset <= base <= offset_max and length > 0
 
-    def _judge_index(self, position: int) -> None:
+    def _verify_index(self, position: int) -> None:
         """Rebuild the index if it, and not the log, is wrong at `position`, where they disagree. If
         the log is wrong, the index remains useful, since it leads to the data after the damage."""
         if reads.non_blocking:
@@ -626,7 +626,7 @@ class Segment:
                 self._rebuild()
             self._index_proved = True
 
-    def remake_indexes(self, why: str) -> None:
+    def rebuild_indexes(self, why: str) -> None:
         """Rebuild the wrong indexes of a closed segment. Do not call this on the event loop."""
         if reads.non_blocking:
             raise WouldBlock
@@ -635,7 +635,7 @@ class Segment:
                 logger.warning("%s is corrupt; rebuilding it", why)
                 self._rebuild()
 
-    def _indexes_lost(self) -> None:
+    def _restore_indexes(self) -> None:
         """Rebuild the indexes of a closed segment. Raises FileNotFoundError if the segment is
         gone."""
         if self.active or not self._disk.exists(self.file.path):
@@ -649,7 +649,7 @@ class Segment:
         try:
             file.sync()
         except FileNotFoundError:
-            self._indexes_lost()
+            self._restore_indexes()
             file.sync()
 
     def _find_max_timestamp(self) -> TimestampOffset:

@@ -150,7 +150,7 @@ class LogState:
     def producers(self, producers: Producers) -> None:
         self._producers = producers
 
-    def read_producers_again(self) -> None:
+    def reload_producers(self) -> None:
         """Read the producers again from the remaining log after it was truncated."""
         self._producers = None
         self.producers  # noqa: B018  now, since the next append must not find itself in the log
@@ -245,7 +245,7 @@ class LogState:
         epochs.dirty = dirty
         self.noted_epoch = latest
 
-    def cut_epochs(self, offset: int) -> None:
+    def truncate_epochs(self, offset: int) -> None:
         """Drop the epochs that begin at or after `offset`."""
         epochs = self.epochs
         epochs.truncate_end(offset)
@@ -262,12 +262,12 @@ class LogState:
 
     # --- copied from another log of the same partition, of which this log is a copy ---
 
-    def take_start(self, other: "LogState") -> None:
+    def copy_start(self, other: "LogState") -> None:
         """Copy the log start of `other`."""
         self.log_start_offset = other.log_start_offset
         self.local_log_start_offset = other.local_log_start_offset
 
-    def take_epochs(self, other: "LogState") -> None:
+    def copy_epochs(self, other: "LogState") -> None:
         """Copy the leader epochs of `other`."""
         self.replace_epochs(LeaderEpochs(other.epochs.entries), UNREAD_EPOCH)
 
@@ -282,7 +282,7 @@ class LogState:
         """Return the error for a failure that left the log unchanged. Unless the cause is a lack of
         space or of another resource that may become available again, the log is dead."""
         error = StorageError(self.directory, action, cause, undone=True)
-        return error if error.is_passing else self.die(action, cause)
+        return error if error.is_transient else self.die(action, cause)
 
     def die(self, action: str, cause: OSError) -> StorageError:
         """Mark the log as dead, since its disk cannot be trusted after this failure. Returns the

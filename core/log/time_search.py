@@ -24,7 +24,7 @@ def latest(segment: Segment) -> TimestampOffset:
     found = segment.max_timestamp
     if not segment.times_proved and not segment.active:
         if found.timestamp >= 0 and not _agrees(segment, found):
-            segment.remake_indexes(segment.time_index.file.path)
+            segment.rebuild_indexes(segment.time_index.file.path)
         segment.times_proved = True
     return segment.max_timestamp
 
@@ -36,11 +36,11 @@ def batches_from(
     earlier than `timestamp`. Raises OSError, CorruptBatch."""
     # Read this first, since the indexes may grow in the meantime.
     position = segment.begin_at(_INT64_MAX)
-    before, entry = segment.ask_index(lambda: segment.time_index.around(timestamp))
+    before, entry = segment.query_index(lambda: segment.time_index.around(timestamp))
     if not segment.active and not all(_agrees(segment, e) for e in (before, entry) if e):
-        segment.remake_indexes(segment.time_index.file.path)
+        segment.rebuild_indexes(segment.time_index.file.path)
         position = segment.begin_at(_INT64_MAX)
-        _, entry = segment.ask_index(lambda: segment.time_index.around(timestamp))
+        _, entry = segment.query_index(lambda: segment.time_index.around(timestamp))
     if entry is not None:
         position = segment.begin_at(max(entry.offset - 1, from_offset))
     for at, header in segment.headers(position):

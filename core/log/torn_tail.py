@@ -7,7 +7,7 @@ valid records.
 """
 
 from pk.core.log.checked_bytes import checked_batches
-from pk.core.log.damaged import has_batch_behind
+from pk.core.log.damaged import has_batch_after
 from pk.core.log.files import Disk
 from pk.core.log.recovery import find
 from pk.core.log.segment import LOG, file_name
@@ -37,7 +37,7 @@ def damage_before_end(disk: Disk, directory: str) -> str | None:
             found = why or f"{path} at position {position}: no batch of offset {offset}"
             if following is not None and offset != following:
                 return found
-            if has_batch_behind(file, position, size, offset):
+            if has_batch_after(file, position, size, offset):
                 return found
         finally:
             file.close()

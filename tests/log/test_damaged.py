@@ -146,7 +146,7 @@ def test_a_damaged_log_says_what_is_wrong_until_it_is_in_sync(harm: str, flushed
     again = reopened(disk, expected=True)
     assert again.mark == log.mark, "a restart does not make it whole"
     assert again.state.log_end_offset == end
-    again.mend()
+    again.clear_mark()
     assert again.mark is None and not disk.exists(f"{PATH}/{MARK}")
     assert kept_files(disk, PATH) == {}
     disk.write("/data/replication-offset-checkpoint", b"0\n0\n")  # written for the log as it is now

@@ -25,7 +25,7 @@ from pk.core.log.failures import (
     LogDirBroken,
     LogDirInUse,
     LogDirIsApache,
-    LogDirOfAnother,
+    LogDirMismatch,
     StorageError,
 )
 from pk.core.log.files import Entry
@@ -296,9 +296,9 @@ def test_the_directory_of_another_is_refused() -> None:
     open_dirs(disk).close({})
     assert cluster_of(disk, ["/none", "/data"]) == "cluster"
     assert cluster_of(disk, ["/none"]) is None
-    with pytest.raises(LogDirOfAnother, match="cluster cluster, this is cluster other"):
+    with pytest.raises(LogDirMismatch, match="cluster cluster, this is cluster other"):
         open_dirs(disk, cluster_id="other")
-    with pytest.raises(LogDirOfAnother, match="node 1, this is node 2"):
+    with pytest.raises(LogDirMismatch, match="node 1, this is node 2"):
         open_dirs(disk, node_id=2)
     open_dirs(disk).close({})
 
@@ -391,7 +391,7 @@ def test_a_power_cut_while_a_log_takes_anothers_place_leaves_one_of_them(cut_at:
     disk.make("/new")
     disk.sync_dir("")
     dirs = open_dirs(disk, "/old", "/new")
-    dirs.wish(A, dirs.directories[0])
+    dirs.set_preferred_dir(A, dirs.directories[0])
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     for _ in range(10):
         append(log)
@@ -402,8 +402,8 @@ def test_a_power_cut_while_a_log_takes_anothers_place_leaves_one_of_them(cut_at:
     disk.cut_at = cut_at
     with pytest.raises(PowerCut):
         dirs.promote(future, log)
-        dirs.settle(future, log)
-        dirs.take_away(log)
+        dirs.finish_promotion(future, log)
+        dirs.rename_replaced(log)
     disk.cut_at = ""
     dirs = open_dirs(disk, "/old", "/new")
     assert dirs.open_log(A, ID_A, CONFIG, NOW).state.log_end_offset == 10
@@ -415,7 +415,7 @@ def test_what_is_synced_in_a_log_that_took_anothers_place_survives_a_power_cut()
     disk.make("/new")
     disk.sync_dir("")
     dirs = open_dirs(disk, "/old", "/new")
-    dirs.wish(A, dirs.directories[0])
+    dirs.set_preferred_dir(A, dirs.directories[0])
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
     log.durability.created = True
@@ -434,14 +434,14 @@ def test_what_is_synced_in_a_log_that_took_anothers_place_survives_a_power_cut()
 def test_a_new_log_is_not_made_of_one_that_moved_and_still_lies_there() -> None:
     dirs = open_dirs(MemoryDisk(), "/old", "/new")
     old, new = dirs.directories
-    dirs.wish(A, old)
+    dirs.set_preferred_dir(A, old)
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
     future = dirs.open_future(log, new, NOW)
     future.appender.append_as_follower(log.reader.read_bytes(0, 1 << 20, 1), NOW)
     dirs.promote(future, log)
     dirs.delete_log(future)
-    dirs.wish(A, old)
+    dirs.set_preferred_dir(A, old)
     again = dirs.open_log(A, ID_B, CONFIG, NOW)
     assert (again.log_dir, again.state.log_end_offset) == (new, 0)
 
@@ -525,7 +525,7 @@ def open_with_records(disk: MemoryDisk) -> LogDirs:
     append(log)
     log.segments.roll(NOW)
     append(log)
-    dirs.wish(B, dirs.directories[0])
+    dirs.set_preferred_dir(B, dirs.directories[0])
     append(dirs.open_log(B, ID_B, CONFIG, NOW))
     return dirs
 
@@ -607,12 +607,12 @@ def test_few_logs_to_sync_among_many_are_synced_by_themselves() -> None:
     third = TopicPartition("third", 0)
     for each, sync_all_from in ((alone, 99), (disk, 3)):
         dirs = open_dirs(each, "/one", "/two")
-        dirs.wish(third, dirs.directories[0])
+        dirs.set_preferred_dir(third, dirs.directories[0])
         dirs.open_log(third, ID_A, CONFIG, NOW)
         dirs.close({})
         dirs = open_dirs(each, "/one", "/two")
         for tp, topic_id in ((A, ID_A), (B, ID_B), (third, ID_A)):
-            dirs.wish(tp, dirs.directories[0])
+            dirs.set_preferred_dir(tp, dirs.directories[0])
             log = dirs.open_log(tp, topic_id, CONFIG, NOW)
             if tp != third:
                 append(log)
@@ -635,7 +635,7 @@ def test_a_crash_while_logs_are_closed_together_finds_the_old_epochs_or_the_new(
     log.prepare_close()
     for _ in range(syncs):
         disk.sync_all(["/one"])
-        log.durability.put_in_place()
+        log.durability.rename_epochs()
     disk.crash(names="kept")
     found = contents(disk)["/one/a-0/leader-epoch-checkpoint"]
     assert (found != before) == (syncs == 1)

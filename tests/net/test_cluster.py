@@ -20,7 +20,7 @@ from replicated_topic import (
 from pk.core.broker.node_lifecycle import StartError
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode
-from pk.core.log.failures import LogDirOfAnother
+from pk.core.log.failures import LogDirMismatch
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.meta.image import MetadataImage
 from pk.core.values import NO_LEADER
@@ -263,7 +263,7 @@ async def failure_of(cluster: Cluster, node: Node) -> BaseException:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         return error
-    except (StartError, LogDirOfAnother) as e:
+    except (StartError, LogDirMismatch) as e:
         return e
     raise AssertionError("it ended")
 

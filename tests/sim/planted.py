@@ -686,7 +686,7 @@ def segment_replaced_unchecked() -> Iterator[None]:
 
     with (
         patched(SegmentRepair, _fetch=first),
-        patched(segment_repair, flaw_of=none),
+        patched(segment_repair, find_replacement_problem=none),
     ):
         size, segment_repair.FETCH_BYTES = segment_repair.FETCH_BYTES, 1  # type: ignore[misc]
         try:

@@ -205,7 +205,7 @@ def _upgrade(disk: RealDisk, adoption: Adoption) -> None:
     for topic in adoption.topics:
         for directory in topic.directories.values():
             try:
-                upgrade_log(disk, directory, mend=not adoption.clean)
+                upgrade_log(disk, directory, repair=not adoption.clean)
             except (CorruptBatch, OSError) as e:
                 raise CommandError(f"{directory} cannot be taken over: {e}.") from None
 

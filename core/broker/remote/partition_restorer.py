@@ -80,7 +80,7 @@ class PartitionRestorer:
             return
         partition.busy = True
         try:
-            restart = log.segments.restart_behind_remote
+            restart = log.segments.restart_after_remote
             args = (offset, start, epochs, producers, now_ms)
             await self._replicas.tasks.off_loop(partition, restart, *args)
             partition.high_watermark = log.state.log_end_offset

@@ -125,7 +125,7 @@ class AlterLogDirsManager:
             partition = self._replicas.partition(topic, number)
         except KafkaError as e:
             if e.code in NOT_HERE:
-                self._dirs.wish(TopicPartition(topic, number), directory)
+                self._dirs.set_preferred_dir(TopicPartition(topic, number), directory)
             if e.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE) from None
             raise
@@ -188,7 +188,7 @@ class AlterLogDirsManager:
     async def _leave(self, future: Log, *, remove: bool) -> None:
         """Delete a future log, or keep it for the next start."""
         try:
-            await offload(self._dirs.give_up if remove else _abandon, future)
+            await offload(self._dirs.remove_future if remove else _abandon, future)
         except StorageError as e:
             logger.error("%s could not be removed: %s", future.state.directory, e)
 
@@ -197,7 +197,7 @@ class AlterLogDirsManager:
         log = partition.log
         future = move.future = await offload(self._dirs.open_future, log, move.directory, now_ms())
         path = move.directory.path
-        await offload(future.take_damage, log, directory=path)
+        await offload(future.copy_damage, log, directory=path)
         await self._align(move, future)
         while self._is_here(partition):
             if move.cut is not None:
@@ -210,11 +210,11 @@ class AlterLogDirsManager:
                 move, future
             ):
                 continue
-            if not future.has_damage_of(log):
-                await offload(future.take_damage, log, directory=path)
+            if not future.has_same_damage(log):
+                await offload(future.copy_damage, log, directory=path)
             await offload(future.durability.flush, directory=path)
             await trio.lowlevel.checkpoint_if_cancelled()
-            if partition.busy or move.cut is not None or not future.has_damage_of(log):
+            if partition.busy or move.cut is not None or not future.has_same_damage(log):
                 continue
             missing = log.reader.read_bytes(
                 max(future.state.log_end_offset, log.state.local_log_start_offset),
@@ -280,7 +280,7 @@ class AlterLogDirsManager:
             future.segments.roll_to(log.state.log_end_offset, self._replicas.clock.now_ms())
         if future.state.log_end_offset != log.state.log_end_offset:
             return False
-        future.state.take_start(log.state)
+        future.state.copy_start(log.state)
         if partition.config.flush_messages < NEVER:
             future.durability.flush()
         future.configure(log.state.config)
@@ -292,8 +292,8 @@ class AlterLogDirsManager:
 
     async def _take_away(self, partition: Partition, future: Log, log: Log) -> None:
         """Delete the previous log of the partition, once the new one is safe."""
-        await offload(self._dirs.settle, future, log, directory=future.log_dir.path)
-        path = self._dirs.take_away(log)
+        await offload(self._dirs.finish_promotion, future, log, directory=future.log_dir.path)
+        path = self._dirs.rename_replaced(log)
         self._replicas.deletion.remove_later(path, partition.config.file_delete_delay_ms)
         await offload(log.log_dir.sync_names, directory=log.log_dir.path)
 

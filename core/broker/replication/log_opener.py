@@ -22,7 +22,7 @@ from pk.core.broker.replication.storage_failures import StorageFailures
 from pk.core.broker.state import BrokerState
 from pk.core.errors import KafkaError
 from pk.core.log.config import LogConfig
-from pk.core.log.failures import StorageError, Unforeseen, of_one_log
+from pk.core.log.failures import StorageError, UnexpectedLogError, unexpected_errors
 from pk.core.meta.image import MetadataImage, PartitionChange, PartitionImage, TopicImage
 from pk.core.values import TopicIdPartition, TopicPartition
 
@@ -120,7 +120,7 @@ class LogOpener:
 
     def _failed(self, change: PartitionChange, error: KafkaError) -> None:
         if change.tp not in self._offline:
-            cause = error.__cause__ if isinstance(error, Unforeseen) else None
+            cause = error.__cause__ if isinstance(error, UnexpectedLogError) else None
             logger.error("%s is offline: %s", change.tp, error, exc_info=cause)
         self._offline[change.tp] = change, error
         if isinstance(error, StorageError):
@@ -166,7 +166,7 @@ class LogOpener:
         lacking: list[PartitionChange] = []
         for change in self.to_try_again(image):
             error = self._offline[change.tp][1]
-            if isinstance(error, StorageError) and error.is_passing:
+            if isinstance(error, StorageError) and error.is_transient:
                 lacking.append(change)
         return lacking
 
@@ -190,7 +190,7 @@ class LogOpener:
         def open_one(change: PartitionChange) -> Log | KafkaError:
             config = configs[change.topic.name]
             try:
-                with of_one_log("open"):
+                with unexpected_errors("open"):
                     log = self._dirs.open_log(
                         change.tp,
                         change.topic.topic_id,

@@ -225,7 +225,7 @@ class LogReconciler:
                     await offload(write, directory=directory.path)
                     return
                 except StorageError as e:
-                    if not e.is_passing or clock.time() >= give_up_at:
+                    if not e.is_transient or clock.time() >= give_up_at:
                         self._replicas.failures.fail_directory(directory, e)
                         return
                     logger.warning("%s; truncated logs wait until this succeeds", e)
@@ -259,7 +259,7 @@ class LogReconciler:
         try:
             await offload(log.keep_from, offset, directory=log.log_dir.path)
         except StorageError as e:
-            if not e.is_passing:
+            if not e.is_transient:
                 self._replicas.failures.fail_partition(partition, e)
             self._fetcher.fail(
                 fetch_state, f"it is not truncated, since its records cannot be kept: {e}"
@@ -351,7 +351,7 @@ class LogReconciler:
         epochs = LeaderEpochs(list(tail.epochs))
         epochs.truncate_start(start)
         async with self._held([partition]):
-            restart = log.segments.restart_behind_remote
+            restart = log.segments.restart_after_remote
             args = (offset, start, epochs, producers, now_ms)
             await self._replicas.tasks.off_loop(partition, restart, *args)
             partition.high_watermark = max(partition.high_watermark, log.state.log_end_offset)

@@ -35,7 +35,7 @@ from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Data
 from pk.core.log.log import Appended, Log, Origin, Replicated
-from pk.core.log.retention import is_behind
+from pk.core.log.retention import has_segments_below_start
 from pk.core.meta.image import PartitionImage
 from pk.core.record.batch import BatchHeader, Timestamps, read_header
 from pk.core.record.validation import ValidatedBatch
@@ -310,7 +310,7 @@ class Partition:
             if not e.undone:
                 self._owner.failed(self, e)
             raise
-        if dropped or (not most and is_behind(log)):
+        if dropped or (not most and has_segments_below_start(log)):
             self._owner.dropped(self)
         if log.state.log_start_offset != started:
             self.touch()

@@ -18,7 +18,7 @@ from pk.core.broker.replication.proposals import Proposals
 from pk.core.broker.replication.storage_failures import StorageFailures
 from pk.core.broker.state import BrokerState
 from pk.core.log.failures import StorageError
-from pk.core.log.retention import is_behind
+from pk.core.log.retention import has_segments_below_start
 from pk.core.meta.image import BrokerImage, MetadataImage, PartitionImage
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class PartitionTasks:
         """Remove the files of dropped segments after `file.delete.delay.ms`, since readers may
         still use them. Also drop the other segments below the log start."""
         self._start_soon(self._remove_segments, partition, partition.log.segments.deleted_files)
-        if is_behind(partition.log):
+        if has_segments_below_start(partition.log):
             self._start_soon(self._drop_more, partition, partition.log)
 
     async def _drop_more(self, partition: Partition, log: Log) -> None:
@@ -147,11 +147,13 @@ class PartitionTasks:
             return
         keep = len(image.isr) < 2 or image.unclean_epoch > mark.last_epoch
         try:
-            await offload(partial(log.mend, keep=keep and log.kept_bytes > 0))
+            await offload(partial(log.clear_mark, keep=keep and log.kept_bytes > 0))
         except StorageError as e:
             self._failures.report(e)
             return
-        logger.info("%s is in sync again; it was damaged: %s", partition.tp, mark.damage.words)
+        logger.info(
+            "%s is in sync again; it was damaged: %s", partition.tp, mark.damage.description
+        )
 
     def _is_here(self, partition: Partition) -> bool:
         """Return whether the partition and its files still exist."""

@@ -60,7 +60,7 @@ class StorageFailures:
 
     def report(self, error: StorageError) -> None:
         """Take the directory in the error offline, unless its disk is only full."""
-        if error.undone or error.is_passing:
+        if error.undone or error.is_transient:
             return
         for directory in self._dirs.usable:
             if f"{error.directory}/".startswith(f"{directory.path}/"):

@@ -42,7 +42,7 @@ from pk.core.log.compaction.job import (
     prepare,
 )
 from pk.core.log.compaction.keymap import keys_max
-from pk.core.log.failures import StorageError, Unforeseen, is_fault, of_one_log
+from pk.core.log.failures import StorageError, UnexpectedLogError, is_fault, unexpected_errors
 from pk.core.log.files import Disk
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Cleaner:
     def _put_aside(self, partition: Partition, why: KafkaError) -> None:
         if self._is_here(partition):
             self._set_aside.add(partition)
-            cause = why.__cause__ if isinstance(why, Unforeseen) else None
+            cause = why.__cause__ if isinstance(why, UnexpectedLogError) else None
             logger.error("%s cannot be compacted: %s", partition.tp, why, exc_info=cause)
 
     async def _filthiest(self) -> tuple[Partition, Cleanable] | None:
@@ -184,7 +184,7 @@ class Cleaner:
             self._roll_overdue(partition, config, now_ms)
         due: list[tuple[Partition, Cleanable]] = []
         for partition, found in await offload(_plan, candidates, now_ms):
-            if isinstance(found, Unforeseen):
+            if isinstance(found, UnexpectedLogError):
                 self._put_aside(partition, found)
             elif not partition.log.rewriting and self._is_here(partition):
                 due.append((partition, found))
@@ -213,7 +213,7 @@ class Cleaner:
             await offload(directory.write_recovery_points, directory=directory.path)
         if partition.log is not log:
             return False  # the log is in another directory now
-        with of_one_log("make a job of it"):
+        with unexpected_errors("make a job of it"):
             job = self._job(partition, found)
         if job is None:
             return False
@@ -260,7 +260,7 @@ class Cleaner:
         return make_job(log, still, settings, now_ms, keys, buffer_bytes)
 
     def _failed(self, partition: Partition, error: StorageError) -> None:
-        if error.undone or error.is_passing:
+        if error.undone or error.is_transient:
             logger.warning("%s is not compacted: %s", partition.tp, error)
         elif self._is_here(partition):
             self._replicas.failures.fail_partition(partition, error)
@@ -282,24 +282,24 @@ def compaction_of(partition: Partition) -> CompactionConfig:
 
 def _next(steps: Iterator[Step], directory: str) -> Step | None:
     """Return the next step of a job, or None at its end. Runs in a thread."""
-    with of_one_log(f"compact {directory}"):
+    with unexpected_errors(f"compact {directory}"):
         return next(steps, None)
 
 
 def _plan(
     candidates: list[tuple[Partition, CompactionConfig]], now_ms: int
-) -> list[tuple[Partition, Cleanable | Unforeseen]]:
+) -> list[tuple[Partition, Cleanable | UnexpectedLogError]]:
     """Return the logs that are due. Runs in a thread. An unreadable log is left out; its next
     reader gets the error."""
-    due: list[tuple[Partition, Cleanable | Unforeseen]] = []
+    due: list[tuple[Partition, Cleanable | UnexpectedLogError]] = []
     for partition, config in candidates:
         try:
-            with of_one_log("look for what is dirty"):
+            with unexpected_errors("look for what is dirty"):
                 found = cleanable(partition.log, config, partition.high_watermark, now_ms)
                 if found is None or not is_due(found, config):
                     continue
                 prepare(partition.log, found)
-        except Unforeseen as e:
+        except UnexpectedLogError as e:
             due.append((partition, e))
             continue
         except (OSError, KafkaError) as e:

@@ -18,7 +18,7 @@ from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import DROPPED_AT_ONCE, Partition
 from pk.core.errors import KafkaError
 from pk.core.log import retention
-from pk.core.log.failures import StorageError, Unforeseen, of_one_log
+from pk.core.log.failures import StorageError, UnexpectedLogError, unexpected_errors
 from pk.core.log.retention import Retention
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class LogRetention:
             await self._check_local(some, now_ms)
             for partition, start in await offload(_plan, asked, now_ms):
                 if self._replicas.find(*partition.tp) is partition and partition.offline is None:
-                    if isinstance(start, Unforeseen):
+                    if isinstance(start, UnexpectedLogError):
                         self._tell(partition, start)
                     else:
                         await self._drop(partition, start, now_ms)
@@ -84,7 +84,7 @@ class LogRetention:
         for partition, start in await offload(_plan_local, asked, now_ms):
             if self._replicas.find(*partition.tp) is not partition or partition.offline is not None:
                 continue
-            if isinstance(start, Unforeseen):
+            if isinstance(start, UnexpectedLogError):
                 self._tell(partition, start)
             else:
                 await self._drop_local(partition, start)
@@ -124,7 +124,7 @@ class LogRetention:
             "%s: offsets %d to %d are now only in remote storage", partition.tp, first, start - 1
         )
 
-    def _tell(self, partition: Partition, why: Unforeseen) -> None:
+    def _tell(self, partition: Partition, why: UnexpectedLogError) -> None:
         """Log an unexpected error, with the traceback only the first time, since it occurs in every
         check."""
         cause = why.__cause__ if partition not in self._reported else None
@@ -180,14 +180,14 @@ def copies(partition: Partition) -> bool:
 
 def _plan_local(
     asked: list[tuple[Partition, Log, Retention, int, int]], now_ms: int
-) -> list[tuple[Partition, int | Unforeseen]]:
+) -> list[tuple[Partition, int | UnexpectedLogError]]:
     """Like `_plan`, for the new local log start offsets."""
-    due: list[tuple[Partition, int | Unforeseen]] = []
+    due: list[tuple[Partition, int | UnexpectedLogError]] = []
     for partition, log, wanted, high_watermark, copied in asked:
         try:
-            with of_one_log("look for what is due"):
+            with unexpected_errors("look for what is due"):
                 start = retention.local_start_offset(log, wanted, high_watermark, copied, now_ms)
-        except Unforeseen as e:
+        except UnexpectedLogError as e:
             due.append((partition, e))
             continue
         except (OSError, KafkaError) as e:
@@ -200,15 +200,15 @@ def _plan_local(
 
 def _plan(
     asked: list[tuple[Partition, Log, Retention | None, int]], now_ms: int
-) -> list[tuple[Partition, int | Unforeseen]]:
+) -> list[tuple[Partition, int | UnexpectedLogError]]:
     """Return the new log start offsets. Runs in a thread. A log that cannot be read is not changed;
     its next reader gets the error."""
-    due: list[tuple[Partition, int | Unforeseen]] = []
+    due: list[tuple[Partition, int | UnexpectedLogError]] = []
     for partition, log, wanted, high_watermark in asked:
         try:
-            with of_one_log("look for what is due"):
+            with unexpected_errors("look for what is due"):
                 start = retention.start_offset(log, wanted, high_watermark, now_ms)
-        except Unforeseen as e:
+        except UnexpectedLogError as e:
             due.append((partition, e))
             continue
         except (OSError, KafkaError) as e:

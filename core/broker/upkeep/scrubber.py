@@ -37,10 +37,10 @@ from pk.core.broker.upkeep.bandwidth import Bandwidth
 from pk.core.broker.upkeep.segment_repair import NotRepaired, SegmentRepair
 from pk.core.errors import KafkaError
 from pk.core.log.epochs import LeaderEpochs
-from pk.core.log.failures import StorageError, is_fault, of_one_log
+from pk.core.log.failures import StorageError, is_fault, unexpected_errors
 from pk.core.log.log import Log
 from pk.core.log.log_dir import LogDir
-from pk.core.log.scrub import Damaged, damage_of
+from pk.core.log.scrub import Damaged, find_damage
 from pk.core.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Scrubber:
     async def _check_log(self, partition: Partition, log: Log, segments: list[Segment]) -> None:
         """Check some segments of a log."""
         try:
-            with of_one_log("look for damage"):
+            with unexpected_errors("look for damage"):
                 for segment in segments:
                     await self._check_segment(partition, log, segment)
         except StorageError as e:
@@ -192,7 +192,7 @@ class Scrubber:
         epochs = LeaderEpochs(log.state.epochs.entries)
         try:
             damaged = await self._bandwidth.run(
-                damage_of(segment, size, following, epochs), log.log_dir.path
+                find_damage(segment, size, following, epochs), log.log_dir.path
             )
         except FileNotFoundError:
             damaged = Damaged(0, "the file is missing")
@@ -287,7 +287,7 @@ class Scrubber:
         )  # fmt: skip
 
     def _failed(self, partition: Partition, error: StorageError) -> None:
-        if error.undone or error.is_passing:
+        if error.undone or error.is_transient:
             logger.warning("%s was not scrubbed: %s", partition.tp, error)
         elif self._is_here(partition, partition.log):
             self._replicas.failures.fail_partition(partition, error)

@@ -2,9 +2,9 @@
 
 The range is fetched as a debugging consumer (replica id -2), since a follower's fetches would tell
 the leader that this replica has fallen back to that offset. The data is written next to the log as
-a `.cleaned` segment, compared with the damaged one (`flaw_of` in core/log/scrub.py), and then
-replaces it, like a compacted segment. The follower stays in sync during this, and the damaged files
-are kept until the new ones are durable.
+a `.cleaned` segment, compared with the damaged one (`find_replacement_problem` in
+core/log/scrub.py), and then replaces it, like a compacted segment. The follower stays in sync
+during this, and the damaged files are kept until the new ones are durable.
 
 Only committed records of one leader epoch are replaced, so that the leader's log certainly has
 them.
@@ -27,7 +27,7 @@ from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.cleaned_segment import CleanedSegment, remove_cleaned
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.log import Log
-from pk.core.log.scrub import Replaced, aborted_in, flaw_of
+from pk.core.log.scrub import Replaced, aborted_in, find_replacement_problem
 from pk.core.log.segment import Part, Segment
 from pk.core.record.batch import BatchHeader, iter_headers
 from pk.core.values import NO_LEADER
@@ -125,7 +125,9 @@ class SegmentRepair:
 
             sizes = await offload(finish, directory=path)
             epochs = LeaderEpochs(log.state.epochs.entries)
-            flaw = await self._bandwidth.run(flaw_of(writer.segment, replaced, epochs), path)
+            flaw = await self._bandwidth.run(
+                find_replacement_problem(writer.segment, replaced, epochs), path
+            )
             if flaw is not None:
                 raise NotRepaired(f"the segment of broker {partition.leader} does not fit: {flaw}")
             if partition.log is not log or partition.leader_epoch != epoch or partition.leads:

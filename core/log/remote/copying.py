@@ -53,10 +53,10 @@ def tail_of(
     state = log.state
     with storage_errors(state.directory, "read a segment to copy it"):
         segment.check_indexes()
-        offsets = segment.ask_index(
+        offsets = segment.query_index(
             lambda: segment.index.file.pread(segment.index.entries * OFFSET_ENTRY.size, 0)
         )
-        times = segment.ask_index(
+        times = segment.query_index(
             lambda: segment.time_index.file.pread(segment.time_index.entries * TIME_ENTRY.size, 0)
         )
         aborted.restore(state, segment)

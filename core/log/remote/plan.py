@@ -56,7 +56,7 @@ def due_deletion(
     due: dict[Uuid, RemoteSegment] = {}
     shown: list[RemoteSegment] = []
     for segment in segments:
-        if segment.state is SegmentState.COPY_FINISHED and segments.is_shown(segment):
+        if segment.state is SegmentState.COPY_FINISHED and segments.is_readable(segment):
             shown.append(segment)
         elif segment.id not in copying:
             due[segment.id] = segment

@@ -107,7 +107,7 @@ class RemoteReader:
         self._segments: _Cache[Uuid, Segment] = _Cache(index_bytes_max)
         self._chunks: _Cache[tuple[Uuid, int], Content] = _Cache(CHUNKS_BYTES_MAX)
         self._mutex = threading.Lock()
-        self._under_way: dict[tuple[Uuid, int], Future[Content]] = {}
+        self._in_progress: dict[tuple[Uuid, int], Future[Content]] = {}
         self._last: _Cache[Uuid, int] = _Cache(LAST_MAX)
         """Segment → the last chunk of it that was read."""
         self._unused: set[tuple[Uuid, int]] = set()
@@ -148,7 +148,7 @@ class RemoteReader:
         if found.length:
             self._note_read(remote.id, found)
             if not reads.non_blocking:
-                self._check_on(remote, segment, found.end_position)
+                self._check_following(remote, segment, found.end_position)
         return found
 
     def _note_read(self, segment_id: Uuid, found: FetchSlice) -> None:
@@ -159,7 +159,7 @@ class RemoteReader:
         with self._mutex:
             self._unused.difference_update((segment_id, n) for n in range(first, last + 1))
 
-    def _check_on(self, remote: RemoteSegment, segment: Segment, position: int) -> None:
+    def _check_following(self, remote: RemoteSegment, segment: Segment, position: int) -> None:
         """Check the CRCs after `position`, at which a read ended, as far as the records are in
         memory. This thread had to check the records before `position` in any case, and now the next
         reads need no check."""
@@ -249,11 +249,11 @@ class RemoteReader:
                 return chunk
             if reads.non_blocking:
                 raise WouldBlock
-            under_way = self._under_way.get(key)
-            if under_way is None:
-                self._under_way[key] = mine
-        if under_way is not None:
-            return under_way.result()
+            in_progress = self._in_progress.get(key)
+            if in_progress is None:
+                self._in_progress[key] = mine
+        if in_progress is not None:
+            return in_progress.result()
         try:
             chunk = self._fetch(name, number, size)
             self._chunks.put(key, chunk, len(chunk))
@@ -264,7 +264,7 @@ class RemoteReader:
             raise
         finally:
             with self._mutex:
-                del self._under_way[key]
+                del self._in_progress[key]
 
     def _fetch(self, name: str, number: int, size: int) -> Content:
         start = number * CHUNK_BYTES
@@ -286,11 +286,11 @@ class RemoteReader:
         due: list[int] = []
         with self._mutex:
             self._unused = {
-                key for key in self._unused if key in self._under_way or self._chunks.get(key)
+                key for key in self._unused if key in self._in_progress or self._chunks.get(key)
             }
             for number in range(last + 1, last + 1 + AHEAD):
                 key = (segment_id, number)
-                is_there = key in self._unused or key in self._under_way or self._chunks.get(key)
+                is_there = key in self._unused or key in self._in_progress or self._chunks.get(key)
                 is_part = number * CHUNK_BYTES < remote.size
                 if is_part and not is_there and len(self._unused) < AHEAD_MAX:
                     self._unused.add(key)

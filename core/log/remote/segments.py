@@ -124,7 +124,7 @@ class RemoteSegments:
         segment = msgspec.structs.replace(segment, partition=self.partition)
         self._segments[segment.id] = segment
         if segment.state is SegmentState.COPY_FINISHED:
-            self._show(segment)
+            self._make_readable(segment)
 
     def _update(self, update: SegmentUpdate) -> None:
         segment = self._segments.get(update.id)
@@ -144,7 +144,7 @@ class RemoteSegments:
             return
         self._segments[update.id] = changed
         if update.state is SegmentState.COPY_FINISHED:
-            self._show(changed)
+            self._make_readable(changed)
         else:
             for epoch, start in changed.epochs:
                 if (known := self._epochs.get(epoch)) is not None:
@@ -153,7 +153,7 @@ class RemoteSegments:
             if key in self._with_aborted:
                 self._with_aborted.remove(key)
 
-    def _show(self, segment: RemoteSegment) -> None:
+    def _make_readable(self, segment: RemoteSegment) -> None:
         """Add a copied segment to those that readers find."""
         if not segment.txn_index_empty:
             insort(self._with_aborted, (segment.start_offset, segment.id))
@@ -184,7 +184,7 @@ class RemoteSegments:
         offset."""
         return [self._segments[segment_id] for _, segment_id in self._with_aborted]
 
-    def is_shown(self, segment: RemoteSegment) -> bool:
+    def is_readable(self, segment: RemoteSegment) -> bool:
         """Return whether a reader can find the segment in some epoch."""
         for epoch, start in segment.epochs:
             known = self._epochs.get(epoch)

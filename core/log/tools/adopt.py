@@ -90,7 +90,7 @@ class Adoption(Struct):
 
 def plan(disk: Disk, paths: Sequence[str], new_id: Callable[[], Uuid]) -> Adoption:
     """Inspect the data directories of one broker. Raises CannotAdopt, OSError."""
-    meta = _whose(disk, paths)
+    meta = _read_owner(disk, paths)
     kraft, notes = _metadata(disk, paths)
     clean = all(disk.exists(f"{path}/{CLEAN_SHUTDOWN}") for path in paths)
     if not clean:
@@ -146,7 +146,7 @@ def events(adoption: Adoption) -> Iterator[Event]:
 # --- owner ---
 
 
-def _whose(disk: Disk, paths: Sequence[str]) -> MetaProperties:
+def _read_owner(disk: Disk, paths: Sequence[str]) -> MetaProperties:
     found: MetaProperties | None = None
     for path in paths:
         try:

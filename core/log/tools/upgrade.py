@@ -19,13 +19,13 @@ class Upgraded(NamedTuple):
     """The number of bytes at the ends of segments that were neither messages nor batches."""
 
 
-def upgrade_log(disk: Disk, directory: str, *, mend: bool = False) -> Upgraded:
+def upgrade_log(disk: Disk, directory: str, *, repair: bool = False) -> Upgraded:
     """Rewrite every segment in a partition's `directory` that begins with old messages as record
     batches.
 
-    The log must not be open. With `mend` the last segment is truncated before the first damage, as
-    in recovery after a crash; otherwise, and in other segments, damage raises CorruptBatch with its
-    position, and that segment is not changed. Raises OSError.
+    The log must not be open. With `repair` the last segment is truncated before the first damage,
+    as in recovery after a crash; otherwise, and in other segments, damage raises CorruptBatch with
+    its position, and that segment is not changed. Raises OSError.
     """
     count = cut = 0
     bases = sorted(recovery.find(disk, directory).segments)
@@ -39,6 +39,6 @@ def upgrade_log(disk: Disk, directory: str, *, mend: bool = False) -> Upgraded:
         finally:
             file.close()
         if old:
-            cut += rewrite(disk, path, indexes, mend=mend and base_offset == bases[-1])
+            cut += rewrite(disk, path, indexes, repair=repair and base_offset == bases[-1])
             count += 1
     return Upgraded(count, cut)

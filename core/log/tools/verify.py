@@ -73,7 +73,7 @@ class Report(Struct):
             self.findings.append(more[0]._replace(what=what))
 
 
-class _Beside(Struct):
+class _IndexEntries(Struct):
     """The index files of a segment, read before its log."""
 
     offsets: list[OffsetEntry] = field(default_factory=list[OffsetEntry])
@@ -83,7 +83,7 @@ class _Beside(Struct):
     """The size of the log before the index files were read: the indexes must cover this much."""
 
 
-class _Walked:
+class _BatchSummary:
     """A summary of a segment's batches, for checking the files that refer to them. It uses arrays,
     because there may be millions of batches."""
 
@@ -204,9 +204,9 @@ class PartitionCheck:
 
     # --- a segment ---
 
-    def _beside(self, segment: SegmentFiles) -> _Beside:
+    def _read_indexes(self, segment: SegmentFiles) -> _IndexEntries:
         """Read the index files of a segment, and report problems within each."""
-        partition, base, found = self._partition, segment.base_offset, _Beside()
+        partition, base, found = self._partition, segment.base_offset, _IndexEntries()
         found.log_bytes = partition.disk.open(partition.segment_path(base, LOG)).size()
         if INDEX in segment.files:
             path = partition.segment_path(base, INDEX)
@@ -224,12 +224,12 @@ class PartitionCheck:
 
     def _check_segment(self, segment: SegmentFiles, following: int | None) -> None:
         partition, report = self._partition, self.report
-        beside = self._beside(segment)
-        anchors = sorted({entry.position for entry in beside.offsets})
+        indexes = self._read_indexes(segment)
+        anchors = sorted({entry.position for entry in indexes.offsets})
         again = self._again if following is None else None
         scan = partition.scan(segment.base_offset, anchors=anchors, again=again)
         path = partition.segment_path(segment.base_offset, LOG)
-        walked, reported = _Walked(), 0
+        walked, reported = _BatchSummary(), 0
         findings: list[Finding] = []
         self._check.next_offset = max(self._check.next_offset, segment.base_offset)
         for batch in scan:
@@ -246,11 +246,11 @@ class PartitionCheck:
         report.bytes += scan.end_position
         findings += [p._replace(offset=_after(walked, p.position)) for p in scan.problems]
         report.add(sorted(findings, key=lambda f: f.position))
-        self._check_offset_index(segment, beside, walked)
-        self._check_time_index(segment, beside, walked, following)
-        self._check_txn_index(segment, beside, walked)
+        self._check_offset_index(segment, indexes, walked)
+        self._check_time_index(segment, indexes, walked, following)
+        self._check_txn_index(segment, indexes, walked)
 
-    def _check_batch(self, batch: Batch, walked: _Walked, following: int | None) -> list[str]:
+    def _check_batch(self, batch: Batch, walked: _BatchSummary, following: int | None) -> list[str]:
         wrong = self._check.check(batch.header, following)
         if not self._logs:
             return wrong
@@ -265,7 +265,7 @@ class PartitionCheck:
             wrong.append(f"what is inside cannot be read: {e.message}")
         return wrong
 
-    def _check_inside(self, batch: Batch, walked: _Walked) -> list[str]:
+    def _check_inside(self, batch: Batch, walked: _BatchSummary) -> list[str]:
         header = batch.header
         self.report.records += header.count
         if header.attributes & CONTROL_BIT:
@@ -286,7 +286,7 @@ class PartitionCheck:
             return [f"a record's time is {latest}, later than the batch's ({header.max_timestamp})"]
         return []
 
-    def _check_control(self, batch: Batch, walked: _Walked) -> list[str]:
+    def _check_control(self, batch: Batch, walked: _BatchSummary) -> list[str]:
         header = batch.header
         found = list(records(batch.data, header))
         if not found:
@@ -300,9 +300,11 @@ class PartitionCheck:
 
     # --- files that refer to it ---
 
-    def _check_offset_index(self, segment: SegmentFiles, beside: _Beside, walked: _Walked) -> None:
+    def _check_offset_index(
+        self, segment: SegmentFiles, indexes: _IndexEntries, walked: _BatchSummary
+    ) -> None:
         path = self._partition.segment_path(segment.base_offset, INDEX)
-        entries = beside.offsets
+        entries = indexes.offsets
         findings: list[Finding] = []
         for n, (offset, position) in enumerate(entries):
             i = bisect_left(walked.positions, position)
@@ -325,12 +327,16 @@ class PartitionCheck:
         self.report.add(findings)
 
     def _check_time_index(
-        self, segment: SegmentFiles, beside: _Beside, walked: _Walked, following: int | None
+        self,
+        segment: SegmentFiles,
+        indexes: _IndexEntries,
+        walked: _BatchSummary,
+        following: int | None,
     ) -> None:
         path = self._partition.segment_path(segment.base_offset, TIME_INDEX)
         latest, seen = -1, 0
         findings: list[Finding] = []
-        for n, (timestamp, offset) in enumerate(beside.times):
+        for n, (timestamp, offset) in enumerate(indexes.times):
             at = n * TIME_ENTRY.size
             i = walked.holding(offset)
             if i is None:
@@ -351,19 +357,21 @@ class PartitionCheck:
                 findings.append(Finding(path, at, offset, what))
         if following is not None and TIME_INDEX in segment.files and walked.times:
             greatest = max(walked.times)
-            if greatest >= 0 and (not beside.times or beside.times[-1].timestamp < greatest):
+            if greatest >= 0 and (not indexes.times or indexes.times[-1].timestamp < greatest):
                 what = f"the latest time of the segment, {greatest}, is missing"
                 offset = walked.lasts[walked.times.index(greatest)]
-                findings.append(Finding(path, len(beside.times) * TIME_ENTRY.size, offset, what))
+                findings.append(Finding(path, len(indexes.times) * TIME_ENTRY.size, offset, what))
         self.report.add(findings)
 
-    def _check_txn_index(self, segment: SegmentFiles, beside: _Beside, walked: _Walked) -> None:
+    def _check_txn_index(
+        self, segment: SegmentFiles, indexes: _IndexEntries, walked: _BatchSummary
+    ) -> None:
         if not self._logs:
             return
         path = self._partition.segment_path(segment.base_offset, TXN_INDEX)
         findings: list[Finding] = []
         listed: dict[int, AbortedTxn] = {}
-        for n, entry in enumerate(beside.aborted):
+        for n, entry in enumerate(indexes.aborted):
             listed[entry.last_offset] = entry
             marker = walked.aborts.get(entry.last_offset)
             at = n * TXN_ENTRY.size
@@ -381,16 +389,16 @@ class PartitionCheck:
                 what = f"entry {n} begins at {entry.first_offset}, the transaction at {marker[1]}"
                 findings.append(Finding(path, at, entry.first_offset, what))
         for offset, (producer_id, first, position) in walked.aborts.items():
-            if first is not None and offset not in listed and position < beside.log_bytes:
+            if first is not None and offset not in listed and position < indexes.log_bytes:
                 what = (
                     f"the transaction of producer {producer_id} from {first}, aborted at "
                     f"{offset}, is missing"
                 )
-                findings.append(Finding(path, len(beside.aborted) * TXN_ENTRY.size, offset, what))
+                findings.append(Finding(path, len(indexes.aborted) * TXN_ENTRY.size, offset, what))
         self.report.add(findings)
 
 
-def _after(walked: _Walked, position: int) -> int:
+def _after(walked: _BatchSummary, position: int) -> int:
     """Return the expected offset at a position at which no batch could be read; -1 if it is the
     first."""
     i = bisect_left(walked.positions, position)

@@ -153,7 +153,7 @@ async def test_a_damaged_logs_mark_and_what_was_cut_off_go_along() -> None:
         assert (partition.log.log_dir.path, partition.log.mark) == (target, mark)
         directory = partition.log.state.directory
         assert disk.read(f"{directory}/00000000000000000015.log.cut.damaged") == kept
-        partition.log.mend()
+        partition.log.clear_mark()
         assert await ask(caller, other(node)) == ErrorCode.NONE
         await moved(node, other(node))
         assert partition.log.mark is None

@@ -102,7 +102,7 @@ def test_a_larger_copy_replaces_those_that_it_contains() -> None:
         segment(1, 0, 9, [(0, 0)]), segment(2, 10, 19, [(0, 10)]), segment(3, 0, 29, [(0, 0)])
     )
     assert [number_of(segments.find(0, offset)) for offset in (0, 15, 29)] == [3, 3, 3]
-    assert [segments.is_shown(one) for one in segments] == [False, False, True]
+    assert [segments.is_readable(one) for one in segments] == [False, False, True]
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 9), (10, 19), (0, 19), (20, 29)])
@@ -110,7 +110,7 @@ def test_a_late_smaller_copy_hides_nothing(start: int, end: int) -> None:
     segments = copied(segment(1, 0, 29, [(0, 0)]), segment(2, start, end, [(0, start)]))
     assert {number_of(segments.find(0, offset)) for offset in range(30)} == {1}
     late = segments.get(b"\2" * 16)
-    assert late is not None and not segments.is_shown(late)
+    assert late is not None and not segments.is_readable(late)
 
 
 def test_the_same_offsets_copied_again_replace_the_first_copy() -> None:

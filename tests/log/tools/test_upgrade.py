@@ -137,7 +137,7 @@ def test_damage_in_the_middle_is_reported_with_its_place_and_changes_nothing() -
     data[-3] ^= 1
     put(disk, 50, bytes(data))
     with pytest.raises(KafkaError, match=path):
-        upgrade_log(disk, PATH, mend=True)
+        upgrade_log(disk, PATH, repair=True)
     assert disk.read(path) == bytes(data)
     assert not holds_messages(disk.open(f"{PATH}/{0:020d}.log")), "what came before is through"
 
@@ -150,7 +150,7 @@ def test_a_torn_tail_is_cut_only_where_that_is_asked_for(lost: int) -> None:
     with pytest.raises(KafkaError, match="cut off"):
         upgrade_log(disk, PATH)
     size = len(disk.read(f"{PATH}/{0:020d}.log"))
-    assert upgrade_log(disk, PATH, mend=True) == (1, size - len(data))
+    assert upgrade_log(disk, PATH, repair=True) == (1, size - len(data))
     assert rows_of(open_log(disk)) == rows[:19]
 
 
