@@ -82,9 +82,10 @@ class ApiKey(NamedTuple):
         return bool(self.needs) and all(need.operation is O.CLUSTER_ACTION for need in self.needs)
 
 
-_ALL: Final = "where all are asked for"
-_NAMED: Final = "where they are named"
-_NOT_OWN: Final = "for tokens of others; one of the two"
+_ALL: Final = "when all topics are requested"
+_NAMED: Final = "when topics are named"
+_NOT_OWN: Final = "for tokens of others; one of the two permissions is enough"
+_CREATES: Final = "to create a missing topic, without CREATE on the cluster"
 _DESCRIBED_TOPICS: Final = "members' topics"
 
 OWN_KEYS: Final = 10_000
@@ -104,7 +105,7 @@ _TABLE: Final = (
     ApiKey(3, "Metadata", (0, 13), 9, "topics", BROKER, reads=True, needs=(
         topics(O.DESCRIBE, "topics[].name", when=_NAMED),
         topics(O.DESCRIBE, "topics[].name", Refusal.HIDDEN, _ALL),
-        topics(O.CREATE, "topics[].name", when="to create a missing one; or CREATE on the cluster"),
+        topics(O.CREATE, "topics[].name", when=_CREATES),
         cluster(O.DESCRIBE, Refusal.HIDDEN, "for authorized operations on the cluster"))),
     ApiKey(8, "OffsetCommit", (2, 10), 8, "groups", BROKER, oldest=0, needs=(
         group(O.READ),
@@ -138,7 +139,7 @@ _TABLE: Final = (
     ApiKey(22, "InitProducerId", (0, 5), 2, "transactions", BROKER, needs=(
         transaction(O.WRITE, refusal=Refusal.ANSWER, when="with a transactional id"),
         cluster(O.IDEMPOTENT_WRITE, Refusal.ANSWER,
-                "without a transactional id; or WRITE on any topic"))),
+                "without a transactional id, and without WRITE on any topic"))),
     ApiKey(23, "OffsetForLeaderEpoch", (2, 4), 4, "records", BROKER, reads=True, needs=(
         topics(O.DESCRIBE, "topics[].topic", when="without CLUSTER_ACTION on the cluster"),)),
     ApiKey(24, "AddPartitionsToTxn", (0, 5), 3, "transactions", BROKER, waits=True, needs=(
@@ -275,7 +276,7 @@ _TABLE: Final = (
         group(O.READ, silent=True),
         topics(O.DESCRIBE, "topology.subtopologies[].source_topics[]", Refusal.ANSWER),
         topics(O.CREATE, "topology.subtopologies[].state_changelog_topics[].name", Refusal.ANSWER,
-               "to create a missing one; or CREATE on the cluster"))),
+               _CREATES))),
     ApiKey(89, "StreamsGroupDescribe", (0, 0), 0, "groups", BROKER, reads=True, needs=(
         group(O.DESCRIBE, "group_ids[]", Refusal.EACH),
         topics(O.DESCRIBE, _DESCRIBED_TOPICS))),

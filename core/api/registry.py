@@ -77,7 +77,7 @@ def error_response(response_class: type[Any], error: KafkaError) -> Any:
     """Return the response of an API with a field for the error. Raises TypeError for other APIs."""
     response = response_class()
     if not hasattr(response, "error_code"):
-        raise TypeError(f"{response_class.__name__} has no place for {error}")
+        raise TypeError(f"{response_class.__name__} has no field for {error}")
     response.error_code = error.code
     if hasattr(response, "error_message"):
         response.error_message = error.message

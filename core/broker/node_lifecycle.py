@@ -561,7 +561,7 @@ class NodeLifecycle:
         if self._trouble or self._follower.complaint:
             return self._trouble or self._follower.complaint
         store = self._config.pk_metadata_store
-        return "none was found" if store == EMBEDDED else f"{store} has named none"
+        return "no controller was found" if store == EMBEDDED else f"{store} has no controller"
 
     async def _say_that_it_waits(self) -> None:
         await trio.sleep(WAITING_S)

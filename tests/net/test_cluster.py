@@ -288,7 +288,7 @@ async def test_a_directory_of_another_cluster_does_not_get_in() -> None:
         node = Node(other.config(1, listeners="PLAINTEXT://127.0.0.1:0"), disk=one.disks[1])
         error = await failure_of(other, node)
         assert (
-            "INCONSISTENT_CLUSTER_ID, it belongs to another cluster, this broker to "
+            "INCONSISTENT_CLUSTER_ID, the controller belongs to another cluster, this broker to "
             f"{one.image.cluster_id}"
         ) in str(error)
 

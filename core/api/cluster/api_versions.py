@@ -47,7 +47,10 @@ def _answer(
     if request is not None and context.api_version >= VERSION_CLIENT_SOFTWARE:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"no client software: {text!r}")
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"invalid name or version of client software: {text!r}",
+                )
         if context.broker.client_metrics is not None:
             context.broker.client_metrics.introduced(
                 context.connection_id,

@@ -66,7 +66,7 @@ async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
         await let_others_run()
         try:
             if (topic, wish.partition_index) in repeated:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition is named twice")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has a partition twice")
             if not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if context.api_version < VERSION_ONE_OFFSET:

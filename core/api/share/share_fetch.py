@@ -94,7 +94,7 @@ def _params_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchParams:
     try:
         mode = AcquireMode(request.share_acquire_mode)
     except ValueError:
-        message = f"there is no share acquire mode {request.share_acquire_mode}"
+        message = f"unknown share acquire mode {request.share_acquire_mode}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
     return ShareFetchParams(key.member_id, mode, request.batch_size)
 

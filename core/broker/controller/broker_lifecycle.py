@@ -72,12 +72,14 @@ expire, a controller may be elected, or its disk may have space again."""
 
 _REFUSALS: Final = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another running process is broker {node}",
-    ErrorCode.INCONSISTENT_CLUSTER_ID: "it belongs to another cluster, this broker to {cluster}",
-    ErrorCode.INVALID_REGISTRATION: (
-        "a log directory has the same directory.id as another, here or at another broker; is it a "
-        "copy?"
+    ErrorCode.INCONSISTENT_CLUSTER_ID: (
+        "the controller belongs to another cluster, this broker to {cluster}"
     ),
-    ErrorCode.KAFKA_STORAGE_ERROR: "the disk of its metadata log is full",
+    ErrorCode.INVALID_REGISTRATION: (
+        "a log directory has the same directory.id as another log directory of this or another "
+        "broker; it may be a copy"
+    ),
+    ErrorCode.KAFKA_STORAGE_ERROR: "the disk of the controller's metadata log is full",
     ErrorCode.UNSUPPORTED_VERSION: (
         "the cluster uses a feature that this version does not support"
     ),

@@ -30,11 +30,12 @@ def principal_of(data: bytes | None) -> KafkaPrincipal:
     try:
         (version,) = _VERSION.unpack_from(data or b"")
         if version != _PRINCIPAL_VERSION:
-            raise ProtocolError(f"version {version}")
+            raise ProtocolError(f"unsupported version {version}")
         found = decode_whole(DefaultPrincipalData, (data or b"")[2:], version)
     except (StructError, ProtocolError) as e:
         raise KafkaError(
-            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, f"the envelope's principal: {e}"
+            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE,
+            f"cannot decode the envelope's principal: {e}",
         ) from e
     return KafkaPrincipal(found.type, found.name, found.token_authenticated)
 
@@ -56,4 +57,6 @@ def host_of(address: bytes) -> str:
     try:
         return f"/{ip_address(address)}"
     except ValueError as e:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the envelope's client address: {e}") from e
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"the envelope's client address is invalid: {e}"
+        ) from e

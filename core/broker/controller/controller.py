@@ -240,7 +240,7 @@ class Controller:
         batch: list[_Submitted] = []
         events = EventBatch()
         before = image = self.image
-        error: Exception | None = FateUnknown("the controller stopped while it appended")
+        error: Exception | None = FateUnknown("the controller stopped before the append finished")
         try:
             image = await self._decide(batch, events)
             if self._closed is not None:
@@ -280,7 +280,7 @@ class Controller:
         while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
             one = self._queue.popleft()
             batch.append(one)
-            one.error = _refusal("the controller stopped before it decided")
+            one.error = _refusal("the controller stopped before the decision")
             try:
                 decide, one.decide = one.decide, None
                 assert decide is not None

@@ -240,7 +240,7 @@ class ControllerClient:
                 raise FateUnknown(f"the controller was lost before it answered: {e}") from e
             except KafkaError as e:
                 if e.code == ErrorCode.REQUEST_TIMED_OUT:
-                    raise FateUnknown(e.message or "the controller gave no answer in time") from e
+                    raise FateUnknown(e.message or "the controller did not respond in time") from e
                 raise
             if says(forwarded.response, ErrorCode.REQUEST_TIMED_OUT):
                 raise FateUnknown("the controller does not know whether the change was made")
@@ -261,7 +261,7 @@ class ControllerClient:
             raise _NoController("there is no active controller")
         own = self._controller
         if own is not None and found[0] == own.controller_id:
-            raise _NoController("this node is taking the controller's leadership")
+            raise _NoController("this node is becoming the controller")
         return found
 
     async def _persist(

@@ -153,7 +153,7 @@ class EmbeddedStore:
         directory = f"{self._path}/{METADATA_TOPIC}-0"
         damaged = damage_before_end(self._disk, directory)
         if damaged is not None:
-            raise StoreFailed(f"{damaged}, and events after it are needed")
+            raise StoreFailed(f"{damaged}, and the log has later events, which cannot be dropped")
         tp = TopicPartition(METADATA_TOPIC, 0)
         identity = LogIdentity(self._disk, directory, tp, TOPIC_ID)
         log = open_log(identity, _CONFIG, self._now_ms())
@@ -254,7 +254,7 @@ class EmbeddedStore:
         log = self._opened()
         last = self._leader()
         if last is None or last.epoch != epoch:
-            raise Fenced(f"epoch {epoch} is over: {last}")
+            raise Fenced(f"epoch {epoch} has ended: the last leader is {last}")
         return log
 
     def _close(self) -> None:

@@ -205,8 +205,9 @@ class MetadataFollower:
             )
         elif fetched.diverging_epoch.end_offset >= 0:
             raise MetadataBroken(
-                f"its log ends at {fetched.diverging_epoch.end_offset}, but this node has epoch"
-                f" {image.controller_epoch} up to {image.offset}: it has lost events"
+                f"the controller's log ends at offset {fetched.diverging_epoch.end_offset}, but "
+                f"this node has events of epoch {image.controller_epoch} up to offset "
+                f"{image.offset}: the controller has lost events"
             )
         else:
             data = fetched.records or b""
@@ -249,8 +250,8 @@ class MetadataFollower:
         image = self._node.newest
         if wanted.end_offset <= image.offset:
             raise MetadataBroken(
-                f"it offers a snapshot of {wanted.end_offset} events, but this node has seen "
-                f"{image.offset}: it has lost events"
+                f"the controller offers a snapshot of {wanted.end_offset} events, but this node "
+                f"has {image.offset}: the controller has lost events"
             )
         logger.info("loading the snapshot of %d events", wanted.end_offset)
         data, size = bytearray(), 1
@@ -259,17 +260,18 @@ class MetadataFollower:
             size, piece = part.size, part.unaligned_records
             if part.position != len(data) or not piece or size > SNAPSHOT_BYTES_MAX:
                 raise MetadataBroken(
-                    f"{len(piece or b'')} bytes at {part.position} of a snapshot of {size},"
-                    f" where those at {len(data)} were due"
+                    f"the controller sent {len(piece or b'')} bytes at position {part.position} of "
+                    f"a snapshot of {size} bytes; expected those at position {len(data)}"
                 )
             data += piece
         try:
             found = await _at_work(size, snapshot.load, bytes(data))
         except cbor.CborError as e:
-            raise MetadataBroken(f"its snapshot cannot be read: {e}") from e
+            raise MetadataBroken(f"the controller's snapshot cannot be read: {e}") from e
         if found.offset != wanted.end_offset:
             raise MetadataBroken(
-                f"its snapshot has {found.offset} events, not {wanted.end_offset} as it said"
+                f"the controller's snapshot has {found.offset} events instead of "
+                f"{wanted.end_offset}"
             )
         return found
 
@@ -302,13 +304,15 @@ class MetadataFollower:
         if NO_EPOCH < epoch < image.controller_epoch:
             raise KafkaError(
                 ErrorCode.FENCED_LEADER_EPOCH,
-                f"it is the controller of epoch {epoch}, and {image.controller_epoch} has begun",
+                f"it is the controller of epoch {epoch}, but the epoch is {image.controller_epoch}",
             )
 
     def _check_cluster(self, found: MetadataImage) -> None:
         known = self._node.newest.cluster_id
         if known and found.cluster_id != known:
-            raise MetadataBroken(f"it belongs to cluster {found.cluster_id}, this node to {known}")
+            raise MetadataBroken(
+                f"the controller belongs to cluster {found.cluster_id}, this node to {known}"
+            )
 
 
 async def _at_work(
@@ -335,19 +339,21 @@ def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
             check_crc(view, position, header)
             if header.leader_epoch < image.controller_epoch and header.next_offset > image.offset:
                 raise MetadataBroken(
-                    f"events of epoch {header.leader_epoch} behind those of "
+                    f"events of epoch {header.leader_epoch} follow events of epoch "
                     f"{image.controller_epoch}"
                 )
             for record in records(view[position : position + header.size], header):
                 if record.offset < offset:
                     continue
                 if record.offset > offset:
-                    raise MetadataBroken(f"an event at {record.offset} where {offset} was due")
+                    raise MetadataBroken(
+                        f"found an event at offset {record.offset}, expected offset {offset}"
+                    )
                 events.append(decode(record.value or b""))
                 offset += 1
         return image.apply(events) if events else image
     except (KafkaError, cbor.CborError) as e:
-        raise MetadataBroken(f"events from {image.offset} on cannot be read: {e}") from e
+        raise MetadataBroken(f"the events from offset {image.offset} on cannot be read: {e}") from e
     except (ContradictoryEvent, LookupError) as e:
         raise MetadataBroken(f"the new events contradict the earlier ones: {e!r}") from e
 
@@ -358,7 +364,7 @@ def _only_partition(answer: Any) -> FetchedPartition:
     _refuse(answer.error_code)
     found = [partition for topic in answer.responses for partition in topic.partitions]
     if len(found) != 1 or found[0].partition_index != 0:
-        raise MetadataBroken("its answer is not about the metadata log")
+        raise MetadataBroken("the controller's response is not about the metadata log")
     _refuse(found[0].error_code)
     return found[0]
 
@@ -367,11 +373,13 @@ def _only_snapshot(answer: Any) -> ResponsePartitionSnapshot:
     _refuse(answer.error_code)
     found = [partition for topic in answer.topics for partition in topic.partitions]
     if len(found) != 1 or found[0].index != 0:
-        raise MetadataBroken("its answer is not about the snapshot of the metadata log")
+        raise MetadataBroken(
+            "the controller's response is not about a snapshot of the metadata log"
+        )
     _refuse(found[0].error_code)
     return found[0]
 
 
 def _refuse(code: int) -> None:
     if code:
-        raise KafkaError(code, f"the controller answers {error_name(code)}")
+        raise KafkaError(code, f"the controller responded {error_name(code)}")

@@ -43,7 +43,7 @@ class BrokerLinks:
                 return known
             endpoint = self._state.inter_broker_endpoint(node_id)
             if endpoint is None:
-                raise PeerLost(f"no address of broker {node_id} is known")
+                raise PeerLost(f"the address of broker {node_id} is unknown")
             if known is not None:
                 known.close()
             made = await self._peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)

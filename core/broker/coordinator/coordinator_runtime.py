@@ -164,4 +164,4 @@ class CoordinatorRuntime(Generic[M]):
 
     def carry_out(self, coordinator: CoordinatorShard[Any], effect: Effect) -> None:
         """Begin to carry out an effect of its machine's. Does not wait."""
-        raise NotImplementedError(f"{type(self).__name__} knows no effect {effect!r}")
+        raise NotImplementedError(f"{type(self).__name__} cannot carry out {effect!r}")

@@ -33,7 +33,7 @@ async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) 
     if not 0 <= away_ms <= AWAY_MS_MAX:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"a leader can be away for 0 to {AWAY_MS_MAX} ms, not {away_ms}",
+            f"the time without leadership must be 0 to {AWAY_MS_MAX} ms, not {away_ms}",
         )
 
     def resign(image: MetadataImage) -> Decision[Event, int]:

@@ -220,7 +220,9 @@ class Faults:
         """Set the broker's wall clock to `shift_ms` ahead of the system's, and do everything that
         is due by then: retention, and the expiry of partitions' producers."""
         if abs(shift_ms) > 1 << 42:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a clock cannot be {shift_ms} ms wrong")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"the clock cannot be shifted by {shift_ms} ms"
+            )
         self._clock.shift_ms = shift_ms
         for look in self.clock_moved:
             await look()

@@ -63,7 +63,7 @@ class PartitionRestorer:
             try:
                 producers = Producers.from_snapshot(tail.snapshot, offset, now_ms)
             except CorruptSnapshot as e:
-                raise RemoteStorageError(f"{partition.tp}: the state of its producers: {e}") from e
+                raise RemoteStorageError(f"{partition.tp}: cannot read its producers: {e}") from e
             producers.forget_below(restored.producer_id_next)
         new = [segment for segment in plan.segments if remote.segments.get(segment.id) is None]
         for at in range(0, len(new), RESTORED_AT_ONCE):
@@ -121,11 +121,12 @@ def _missing(
         return ""
     if plan.end_offset < restored.end_offset:
         return (
-            f"the store has offsets up to {plan.end_offset}, no longer up to {restored.end_offset}"
+            f"the store has offsets up to {plan.end_offset}, but had them up to "
+            f"{restored.end_offset}"
         )
     if plan.start_offset > restored.start_offset >= 0:
         return (
-            f"the store has offsets from {plan.start_offset} on, no longer from "
+            f"the store has offsets from {plan.start_offset} on, but had them from "
             f"{restored.start_offset} on"
         )
     return ""

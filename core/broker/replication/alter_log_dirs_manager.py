@@ -168,10 +168,14 @@ class AlterLogDirsManager:
             with move.scope:
                 await self._copy(move)
         except StorageError as e:
-            logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
+            logger.error(
+                "%s was not moved and stays in %s: %s", partition.tp, partition.log.log_dir.path, e
+            )
             self._replicas.failures.report(e)
         except KafkaError as e:  # a batch is damaged; `pk log verify` must find it
-            logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
+            logger.error(
+                "%s was not moved and stays in %s: %s", partition.tp, partition.log.log_dir.path, e
+            )
             damaged = True
         finally:
             move.is_ending = True

@@ -138,7 +138,9 @@ class LogReconciler:
             partition.high_watermark - offset,
             partition.high_watermark,
             self._fetcher.leader,
-            "they are truncated" if may_cut else "it keeps them, and asks the controller",
+            "these records are truncated"
+            if may_cut
+            else "this replica keeps them, stops fetching, and asks the controller",
         )
         self._state.metrics.committed_cut.value += 1
         return may_cut
@@ -149,7 +151,7 @@ class LogReconciler:
         try:
             stop = await self._compared(channel, fetch_state)
         except KafkaError as e:
-            logger.info("%s: its leader does not answer about its log: %s", fetch_state.key, e)
+            logger.info("%s: could not compare the log with the leader's: %s", fetch_state.key, e)
         if self._fetcher.is_current(fetch_state):
             self._fetcher.stop(fetch_state, stop)
 
@@ -262,7 +264,8 @@ class LogReconciler:
             if not e.is_transient:
                 self._replicas.failures.fail_partition(partition, e)
             self._fetcher.fail(
-                fetch_state, f"it is not truncated, since its records cannot be kept: {e}"
+                fetch_state,
+                f"the log is not truncated, because its records could not be copied: {e}",
             )
             return False
         return True
@@ -290,7 +293,9 @@ class LogReconciler:
             end = await self._leader_offset(channel, fetch_state, LATEST_TIMESTAMP)
             start = await self._leader_offset(channel, fetch_state, EARLIEST_TIMESTAMP)
         except KafkaError as e:
-            self._fetcher.fail(fetch_state, f"asking where the log ends failed: {e}")
+            self._fetcher.fail(
+                fetch_state, f"could not get the leader's first and last offsets: {e}"
+            )
             return
         if not self._fetcher.is_current(fetch_state):
             return
@@ -304,7 +309,9 @@ class LogReconciler:
         elif start > ours:
             await self.restart(fetch_state, start)
         else:
-            self._fetcher.fail(fetch_state, "out of range, although the leader has it")
+            self._fetcher.fail(
+                fetch_state, "the leader reported the offset as out of range, but now has it"
+            )
 
     async def start_behind_remote(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
         """Restart the log after the remote segment that reaches the leader's local log start,
@@ -315,7 +322,7 @@ class LogReconciler:
         partition = fetch_state.partition
         remote = partition.remote
         if remote is None:
-            self._fetcher.fail(fetch_state, "its remote segments are not known to this broker yet")
+            self._fetcher.fail(fetch_state, "this broker does not know its remote segments yet")
             return
         try:
             local_start = await self._leader_offset(channel, fetch_state, EARLIEST_LOCAL_TIMESTAMP)
@@ -331,7 +338,7 @@ class LogReconciler:
             offset, now_ms = segment.end_offset + 1, self._replicas.clock.now_ms()
             producers = Producers.from_snapshot(tail.snapshot, offset, now_ms)
         except (KafkaError, CorruptSnapshot) as e:
-            self._fetcher.fail(fetch_state, f"asking what is in remote storage failed: {e}")
+            self._fetcher.fail(fetch_state, f"could not find the offset in remote storage: {e}")
             return
         restored = partition.image.restored if partition.image is not None else None
         if restored is not None and (
@@ -394,7 +401,7 @@ class LogReconciler:
                 raise KafkaError(data.error_code)
             return data.offset
         raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader's answer does not include it"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader's response does not include it"
         )
 
     async def _leader_epoch_end(
@@ -417,7 +424,7 @@ class LogReconciler:
                 raise KafkaError(found.error_code)
             return EpochEnd(found.leader_epoch, found.end_offset)
         raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader's answer does not include it"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader's response does not include it"
         )
 
     async def ask(self, channel: Channel, logs: Iterable[PartitionFetchState]) -> None:

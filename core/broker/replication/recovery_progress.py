@@ -57,8 +57,8 @@ class RecoveryProgress:
         if now_ms - self._reported_ms >= EVERY_MS:
             self._reported_ms, self._reported = now_ms, True
             logger.info(
-                "recovering logs that were not closed: %d of %d are done, %.1f GB were checked, "
-                "%.1f GB are left of those begun",
+                "recovering logs after an unclean shutdown: %d of %d are done; %.1f GB were "
+                "checked, and %.1f GB remain in the logs that are being recovered",
                 self._done,
                 self._logs,
                 self._checked / _GB,

@@ -212,7 +212,7 @@ class ReplicaFetcher:
             await self._wait(UNREGISTERED_S if self._fetch_states else inf)
         endpoint = self._state.inter_broker_endpoint(self.leader)
         if endpoint is None:
-            raise PeerLost(f"no address of broker {self.leader} is known")
+            raise PeerLost(f"the address of broker {self.leader} is unknown")
         peers = self._environment.peers
         return await peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
 
@@ -502,7 +502,9 @@ class ReplicaFetcher:
                     self._replicas.failures.fail_partition(partition, e)
                 self.fail(fetch_state, str(e))
             except KafkaError as e:
-                self.fail(fetch_state, f"the fetched records are refused: {e}", logging.ERROR)
+                self.fail(
+                    fetch_state, f"the fetched records cannot be appended: {e}", logging.ERROR
+                )
             except Exception:  # noqa: BLE001 (what it is, it is this partition's)
                 self._give_up(fetch_state)
 

@@ -187,9 +187,9 @@ class ReplicaLogs:
             return
         if result.why != stopped.why:
             then = (
-                "it continues, and keeps what it truncates"
+                "the follower keeps a copy of these records, truncates its log, and continues"
                 if result.may_cut
-                else "it stays as it is"
+                else "the follower does not truncate its log, and remains stopped"
             )
             logger.error("%s: %s: %s", partition.tp, then, result.why)
         partition.stopped = stopped._replace(may_cut=result.may_cut, why=result.why)

@@ -118,7 +118,7 @@ def _messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
 
 def _message(value: Value) -> memoryview:
     if isinstance(value, int):
-        raise Malformed("a number where a message must be")
+        raise Malformed("expected a message, found a number")
     return value
 
 
@@ -128,7 +128,7 @@ def _text(value: Value) -> str:
 
 def _double(value: Value) -> float:
     if not isinstance(value, int):
-        raise Malformed("bytes where a number must be")
+        raise Malformed("expected a number, found bytes")
     return struct.unpack("<d", value.to_bytes(8, "little"))[0]
 
 
@@ -144,17 +144,17 @@ def _fields(data: memoryview) -> Iterator[tuple[int, Value]]:
         elif kind in (_FIXED64, _FIXED32):
             size = 8 if kind == _FIXED64 else 4
             if position + size > end:
-                raise Malformed("a number ends too soon")
+                raise Malformed("a number is incomplete")
             yield number, int.from_bytes(data[position : position + size], "little")
             position += size
         elif kind == _BYTES:
             size, position = _varint(data, position)
             if size > end - position:
-                raise Malformed("a field ends too soon")
+                raise Malformed("a field is incomplete")
             yield number, data[position : position + size]
             position += size
         else:
-            raise Malformed(f"no field has wire type {kind}")
+            raise Malformed(f"unknown wire type {kind}")
 
 
 def _varint(data: memoryview, position: int) -> tuple[int, int]:
@@ -166,4 +166,4 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return number & 0xFFFFFFFFFFFFFFFF, position
         shift += 7
-    raise Malformed("a number ends too soon")
+    raise Malformed("a number is incomplete")

@@ -213,7 +213,7 @@ class Cleaner:
             await offload(directory.write_recovery_points, directory=directory.path)
         if partition.log is not log:
             return False  # the log is in another directory now
-        with unexpected_errors("make a job of it"):
+        with unexpected_errors("plan a compaction"):
             job = self._job(partition, found)
         if job is None:
             return False
@@ -294,7 +294,7 @@ def _plan(
     due: list[tuple[Partition, Cleanable | UnexpectedLogError]] = []
     for partition, config in candidates:
         try:
-            with unexpected_errors("look for what is dirty"):
+            with unexpected_errors("find the dirty part of the log"):
                 found = cleanable(partition.log, config, partition.high_watermark, now_ms)
                 if found is None or not is_due(found, config):
                     continue

@@ -185,13 +185,15 @@ def _plan_local(
     due: list[tuple[Partition, int | UnexpectedLogError]] = []
     for partition, log, wanted, high_watermark, copied in asked:
         try:
-            with unexpected_errors("look for what is due"):
+            with unexpected_errors("find expired segments"):
                 start = retention.local_start_offset(log, wanted, high_watermark, copied, now_ms)
         except UnexpectedLogError as e:
             due.append((partition, e))
             continue
         except (OSError, KafkaError) as e:
-            logger.warning("%s: cannot determine what to drop: %s", partition.tp, e)
+            logger.warning(
+                "%s: cannot determine which local segments to delete: %s", partition.tp, e
+            )
             continue
         if start is not None:
             due.append((partition, start))
@@ -206,13 +208,13 @@ def _plan(
     due: list[tuple[Partition, int | UnexpectedLogError]] = []
     for partition, log, wanted, high_watermark in asked:
         try:
-            with unexpected_errors("look for what is due"):
+            with unexpected_errors("find expired segments"):
                 start = retention.start_offset(log, wanted, high_watermark, now_ms)
         except UnexpectedLogError as e:
             due.append((partition, e))
             continue
         except (OSError, KafkaError) as e:
-            logger.warning("%s: cannot determine what to delete: %s", partition.tp, e)
+            logger.warning("%s: cannot determine which segments to delete: %s", partition.tp, e)
             continue
         if start is not None:
             due.append((partition, start))

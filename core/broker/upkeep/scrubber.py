@@ -173,7 +173,7 @@ class Scrubber:
     async def _check_log(self, partition: Partition, log: Log, segments: list[Segment]) -> None:
         """Check some segments of a log."""
         try:
-            with unexpected_errors("look for damage"):
+            with unexpected_errors("check for damage"):
                 for segment in segments:
                     await self._check_segment(partition, log, segment)
         except StorageError as e:
@@ -182,7 +182,7 @@ class Scrubber:
             logger.error("%s could not be checked for damage: %s", partition.tp, e)
         except OSError as e:
             self._failed(
-                partition, StorageError(log.state.directory, "look for damage", e, not is_fault(e))
+                partition, StorageError(log.state.directory, "check for damage", e, not is_fault(e))
             )
 
     async def _check_segment(self, partition: Partition, log: Log, segment: Segment) -> None:

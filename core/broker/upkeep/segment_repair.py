@@ -77,9 +77,9 @@ class SegmentRepair:
         StorageError, OSError if this broker's disk fails."""
         log = partition.log
         if partition.leader in (NO_LEADER, self._state.node_id):
-            raise NotRepaired("there is no leader to fetch it from")
+            raise NotRepaired("no other broker leads the partition")
         if following > partition.high_watermark:
-            raise NotRepaired("not all of it is committed")
+            raise NotRepaired("not all of its records are committed")
         if log.rewriting:
             raise NotRepaired("the log is being compacted")
         log.rewriting = True
@@ -129,16 +129,18 @@ class SegmentRepair:
                 find_replacement_problem(writer.segment, replaced, epochs), path
             )
             if flaw is not None:
-                raise NotRepaired(f"the segment of broker {partition.leader} does not fit: {flaw}")
+                raise NotRepaired(
+                    f"the segment of broker {partition.leader} cannot replace it: {flaw}"
+                )
             if partition.log is not log or partition.leader_epoch != epoch or partition.leads:
-                raise NotRepaired("there is another leader")
+                raise NotRepaired("the leader has changed")
             in_place = True
             part = Part(base, replaced.size, 0, 0)
             if segment not in log.state.segments or not await put_in_place(
                 self._replicas, partition, log, base, [part], sizes
             ):
                 in_place = False
-                raise NotRepaired("the log was truncated there")
+                raise NotRepaired("the segment was truncated or deleted")
         finally:
             writer.close()
             if not in_place:
@@ -153,7 +155,7 @@ class SegmentRepair:
         """Copy the leader's data. Returns the offsets of its markers."""
         endpoint = self._state.inter_broker_endpoint(partition.leader)
         if endpoint is None:
-            raise NotRepaired(f"no address of broker {partition.leader} is known")
+            raise NotRepaired(f"the address of broker {partition.leader} is unknown")
         epoch, path = partition.leader_epoch, partition.log.log_dir.path
         markers: set[int] = set()
         channel = await self._peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
@@ -199,7 +201,7 @@ class SegmentRepair:
         code = answer.error_code or (data.error_code if data is not None else 0)
         if code:
             raise NotRepaired(
-                f"broker {partition.leader} answers {error_name(code)} at offset {offset}"
+                f"broker {partition.leader} responded {error_name(code)} at offset {offset}"
             )
         return bytes(data.records or b"") if data is not None else b""
 

@@ -163,7 +163,7 @@ def producer_id_after(storage: RemoteStorage, cluster_id: str, plan: PartitionPl
     try:
         producers = Producers.from_snapshot(tail.snapshot, plan.end_offset + 1, 0)
     except CorruptSnapshot as e:
-        raise DamagedObject(f"{plan.last.partition.tp}: the state of its producers: {e}") from e
+        raise DamagedObject(f"{plan.last.partition.tp}: cannot read its producers: {e}") from e
     return max((one.producer_id for one in producers), default=-1) + 1
 
 

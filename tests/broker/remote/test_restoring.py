@@ -128,9 +128,9 @@ class TestTheNewCluster:
             def says(what: str) -> bool:
                 return any(what in why for why in trouble.values())
 
-            await t.cluster.until(lambda: says("up to -1, no longer up to 23"))
+            await t.cluster.until(lambda: says("up to -1, but had them up to 23"))
             t.storage.objects = dict(sorted(objects.items())[1:])
-            await t.cluster.until(lambda: says("from 8 on, no longer from 0 on"))
+            await t.cluster.until(lambda: says("from 8 on, but had them from 0 on"))
             t.storage.objects = dict(objects)
             await t.cluster.until(lambda: t.cluster.partition(1).leads)
             assert t.starts() == (0, 24, 24)
@@ -317,7 +317,7 @@ class TestDamage:
             del t.storage.objects[max(t.storage.objects)]
             await decide(t, request)
             await t.cluster.until(lambda: bool(t.manager(1).trouble))
-            assert "no longer up to 23" in next(iter(t.manager(1).trouble.values()))
+            assert "but had them up to 23" in next(iter(t.manager(1).trouble.values()))
             assert not t.cluster.partition(1).leads
 
 

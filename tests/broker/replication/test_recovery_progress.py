@@ -32,8 +32,8 @@ def test_it_is_logged_now_and_then_and_at_the_end(reported: pytest.LogCaptureFix
     progress.checked(1)
     assert reported.messages == [
         (
-            "recovering logs that were not closed: 1 of 3 are done, 3.0 GB were checked, 7.0 GB "
-            "are left of those begun"
+            "recovering logs after an unclean shutdown: 1 of 3 are done; 3.0 GB were checked, and "
+            "7.0 GB remain in the logs that are being recovered"
         )
     ]
     now[0] += 8_000
@@ -75,7 +75,7 @@ def test_a_start_after_a_crash_tells_how_far_it_is(
     _start_after_a_crash()
     *lines, end = reported.messages
     assert len([line for line in lines if " 0 of 2 are done" in line]) > 1, "within a log too"
-    assert " 2 of 2 are done" in lines[-1] and " 0.0 GB are left" in lines[-1]
+    assert " 2 of 2 are done" in lines[-1] and " 0.0 GB remain" in lines[-1]
     assert end.startswith("recovery took ")
 
 
