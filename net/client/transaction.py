@@ -9,7 +9,7 @@ of the next.
 
 There are three kinds of errors:
 
-- *retriable*: retried until `max.block.ms` is over; after that the outcome of a commit is unknown;
+- *retriable*: retried until `max.block.ms` has passed; the outcome of a commit is then unknown;
 - *abortable*: the transaction can only be aborted; `send`, `send_offsets` and the commit raise the
   first such error, and the producer continues with the next transaction;
 - *fatal*: another producer took over the transactional id, or the coordinator and this producer

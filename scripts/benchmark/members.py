@@ -6,11 +6,12 @@ owner. Then a tenth of the members leaves, and the rest settles again. During th
 of another group, whose records are in the same partition of `__consumer_offsets`, sends a heartbeat
 every two milliseconds. The table shows for each phase, in milliseconds:
 
-- settled: until the group had settled. A classic group waits three seconds for its first members
-  (`group.initial.rebalance.delay.ms`), and members learn of others that left from their heartbeats,
-  which they send every three seconds; a member of the consumer protocol sends one every five
-  seconds;
-- hold: the longest step of a task of the broker, of the processor's time, and the task's name;
+- settled: how long the group took to settle. A classic group waits three seconds for its first
+  members (`group.initial.rebalance.delay.ms`), and members learn from their heartbeats, which they
+  send every three seconds, that others have left; a member of the consumer protocol sends one every
+  five seconds;
+- hold: the longest time that a task of the broker ran without yielding to the loop, in CPU time,
+  and the task's name;
 - p99 and max: how long the other member waited for its answers.
 
     scripts/bench --members

@@ -7,8 +7,8 @@
 - `cooperative-sticky`: the same; but a partition that has to move is revoked in one rebalance and
   assigned in the next, while the others stay in use (KIP-429).
 
-Pure functions that know neither broker nor client. Members of a group may run Java, and any of them
-may lead, so if Java's result depends on the order of its hash maps, so does ours
+The assignors are pure functions, without a broker or a client. Members of a group may run Java, and
+any of them may lead, so if Java's result depends on the order of its hash maps, so does ours
 (core/group/java.py).
 """
 
