@@ -157,8 +157,8 @@ def _upgraded(data: memoryview) -> memoryview:
     return memoryview(b"".join(batches))
 
 
-Reading = tuple[BatchHeader, Iterator[Record], memoryview, tuple[object, ...]]
-"""A batch that is being read: its header, the remaining records, its bytes, and the fields of
+Reading = tuple[BatchHeader, memoryview, Iterator[Record], tuple[object, ...]]
+"""A batch that is being read: its header, its bytes, the remaining records, and the fields of
 `ConsumerRecord` that all records share."""
 
 
@@ -268,13 +268,13 @@ class PartitionState:
 
     def take_batch(self, check_crcs: bool) -> FetchedBatch | None:
         """Return the next whole batch, or the rest of the batch being read, and move the position
-        past it. Raises CorruptBatch.
+        past it. Raises KafkaError.
         """
-        if self.reading is None:
-            self.reading = self._start_batch(check_crcs)
-        if self.reading is None:
+        # A batch that is taken whole is decoded by its reader, not here.
+        found = self._next_batch(check_crcs) if self.reading is None else self.reading[:2]
+        if found is None:
             return None
-        header, _, data, _ = self.reading
+        header, data = found
         batch = FetchedBatch(
             self.partition,
             header,
@@ -292,7 +292,7 @@ class PartitionState:
         cannot be read: `take_records` then continues, or raises the error."""
         if self.reading is None or self.paused:
             return None
-        header, source, _, tail = self.reading
+        header, _, source, tail = self.reading
         position = self.position
         try:
             for record in source:
@@ -326,7 +326,7 @@ class PartitionState:
         return room
 
     def _read_on(self, reading: "Reading", out: list[ConsumerRecord], room: int) -> int:
-        header, source, _, tail = reading
+        header, _, source, tail = reading
         make = new_tuple
         position = self.position
         if position <= header.base_offset and header.count <= room:
@@ -347,20 +347,34 @@ class PartitionState:
         return room
 
     def _start_batch(self, check_crcs: bool) -> "Reading | None":
+        """Decode the next batch. Raises KafkaError."""
+        found = self._next_batch(check_crcs)
+        if found is None:
+            return None
+        header, data = found
+        try:
+            source = records(data, header)
+        except KafkaError:
+            self.chunks[0].step_back()
+            raise
+        tail = (*self.partition, header.timestamp_type, header.leader_epoch)
+        return header, data, source, tail
+
+    def _next_batch(self, check_crcs: bool) -> tuple[BatchHeader, memoryview] | None:
+        """Return the header and bytes of the next batch; None if none is buffered. Raises
+        KafkaError."""
         while self.chunks:
             chunk = self.chunks[0]
-            found = chunk.next_batch(self.position)
+            try:
+                found = chunk.next_batch(self.position)
+                if found is not None and check_crcs:
+                    check_crc(found[1], 0, found[0])
+            except KafkaError:
+                chunk.step_back()
+                raise
             if found is not None:
-                header, data = found
-                if check_crcs:
-                    try:
-                        check_crc(data, 0, header)
-                    except KafkaError:
-                        chunk.step_back()
-                        raise
                 self._count(chunk)
-                tail = (*self.partition, header.timestamp_type, header.leader_epoch)
-                return header, records(data, header), data, tail
+                return found
             self._finish(chunk)
         return None
 

@@ -137,6 +137,30 @@ def test_a_corrupt_batch_is_reported_at_its_place_and_again() -> None:
     assert take(reading) == [6, 7]
 
 
+@pytest.mark.parametrize("damage", ["compression", "marker"])
+def test_a_batch_that_cannot_be_decoded_is_not_passed_over(damage: str) -> None:
+    """Its CRC is right: it was written so."""
+    broken = bytearray(marker(3, 1, commit=False))
+    if damage == "compression":
+        broken = bytearray(batch(3, 3, codec=Codec.GZIP))
+    broken[61] = 0x7E  # the magic bytes of gzip, or the length of the marker
+    write_crc(broken)
+    reading = state(batch(0, 3) + bytes(broken) + batch(6, 2), aborted=[(0, 1)])
+    assert take(reading) == [0, 1, 2]
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            take(reading)
+        assert reading.position == 3
+
+
+def test_a_batch_that_is_taken_whole_is_not_decoded() -> None:
+    broken = bytearray(batch(0, 3, codec=Codec.GZIP))
+    broken[61] = 0x7E
+    write_crc(broken)
+    taken = state(bytes(broken)).take_batch(True)
+    assert taken is not None and taken.header.count == 3
+
+
 def test_a_loop_takes_records_one_by_one_up_to_the_one_that_cannot_be_read() -> None:
     data = bytearray(batch(0, 3) + batch(3, 3))
     data[-3] = 0x7E  # the last record's value goes beyond the batch
