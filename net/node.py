@@ -34,7 +34,7 @@ from pk.core.broker.node_lifecycle import (
     Listeners,
     NodeLifecycle,
     Platform,
-    hold_directories,
+    lock_directories,
 )
 from pk.core.broker.offload import is_inline, offload
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
@@ -178,7 +178,7 @@ class Node:
             logger.warning("ignored, not implemented: %s", ", ".join(given))
         if unread := config.keys_without_reader:
             logger.warning("unknown, kept for plug-ins as in Apache Kafka: %s", ", ".join(unread))
-        dirs = await hold_directories(config, self._disk, self._random, holder=this_process())
+        dirs = await lock_directories(config, self._disk, self._random, holder=this_process())
         listeners: list[BoundListener] = []
         parts: Parts | None = None
         clean = False

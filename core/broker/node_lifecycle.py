@@ -71,17 +71,17 @@ logger = logging.getLogger("pk.node")
 DRAIN_S = 5.0
 """The time for pending responses to be sent when the node stops, in seconds."""
 
-PATIENCE = 0.2
+DRAIN_BEFORE_CLOSE = 0.2
 """The fraction of `DRAIN_S` after which the coordinators close, so that clients that wait for their
 group look for the next coordinator."""
 
-HAND_OVER_S = 5.0
+CONTROLLED_SHUTDOWN_S = 5.0
 """The time for the controller to move leadership away from a broker that stops, in seconds."""
 
-WAITING_S = 5.0
+LOG_WAIT_S = 5.0
 """The time after which a starting broker logs the reason for its wait, in seconds."""
 
-CAMPAIGN_AGAIN_S = 0.1
+CAMPAIGN_RETRY_S = 0.1
 """The interval between campaigns, in seconds."""
 
 
@@ -89,7 +89,7 @@ class StartError(Exception):
     """The node cannot start; the message is one sentence for the operator."""
 
 
-async def hold_directories(
+async def lock_directories(
     config: BrokerConfig, disk: Disk, random: Random, *, holder: str
 ) -> LogDirs:
     """Lock the log directories and read their state. The node that creates a cluster generates its
@@ -99,11 +99,11 @@ async def hold_directories(
     Raises LogDirError.
     """
     paths = list(config.log_dirs)
-    makes_cluster = config.is_controller and config.pk_metadata_store == EMBEDDED
+    creates_cluster = config.is_controller and config.pk_metadata_store == EMBEDDED
 
-    def hold() -> LogDirs:
+    def lock() -> LogDirs:
         cluster_id = cluster_of(disk, paths)
-        if cluster_id is None and makes_cluster:
+        if cluster_id is None and creates_cluster:
             cluster_id = uuid_text(new_id(random.randbytes))
         return LogDirs.open(
             disk,
@@ -115,7 +115,7 @@ async def hold_directories(
         )
 
     try:
-        return await offload(hold)
+        return await offload(lock)
     except OSError as e:
         raise LogDirBroken(paths[0], f"The log directories cannot be used: {e}.") from e
 
@@ -125,7 +125,7 @@ class Platform(Struct, frozen=True):
 
     disk: Disk
     dirs: LogDirs
-    """The result of `hold_directories` on `disk`."""
+    """The result of `lock_directories` on `disk`."""
     clock: Clock
     random: Random
     remote_storage: RemoteStorage | None = None
@@ -178,7 +178,7 @@ class NodeLifecycle:
         self._dirs, self._disk = dirs, disk = platform.dirs, platform.disk
         self._random = platform.random
         self._embedded = config.is_controller and config.pk_metadata_store == EMBEDDED
-        self._alone = self._embedded and not config.controller_listener_names
+        self._is_single_node = self._embedded and not config.controller_listener_names
         """Whether this cluster can never have another node, because none could reach the
         controller."""
         self._controller_endpoints = controller_listeners.endpoints
@@ -228,18 +228,18 @@ class NodeLifecycle:
         self._compactor = platform.compactor or InThread(disk)
         self.newest = MetadataImage(cluster_id=cluster_id)
         """The newest known image; the broker's image may be older."""
-        self._learned = trio.Event()
+        self._cluster_id_known = trio.Event()
         """Set when the cluster's id is known. A node with empty directories learns the id from the
         metadata log."""
-        self._refused: Exception | None = None
-        self._admitted = False
+        self._fatal_error: Exception | None = None
+        self._accepted_first_image = False
         """Whether the node has accepted its first image, which may contain a reason not to
         start."""
-        self._trouble = ""
+        self._campaign_error = ""
         """The reason why this node cannot be the controller, apart from another controller."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         if cluster_id:
-            self._learned.set()
+            self._cluster_id_known.set()
 
     def _make_controller(self, now_ms: Callable[[], int], peers: Peers) -> Controller | None:
         """Return this process's controller, or None without a store."""
@@ -318,18 +318,18 @@ class NodeLifecycle:
         cannot continue.
         """
         config = self._config
-        self._disk.read_failed = self._hear_of(trio.lowlevel.current_trio_token())
+        self._disk.read_failed = self._read_failure_handler(trio.lowlevel.current_trio_token())
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch)
+            nursery.start_soon(self._raise_failure)
             if self._embedded:
                 await self._open_embedded()
-                await nursery.start(self._govern)
+                await nursery.start(self._run_controller)
             else:
                 nursery.start_soon(self._follower.run)
                 if self._store is not None:
                     nursery.start_soon(self._campaign)
             if config.is_broker:
-                await self._begin(nursery)
+                await self._start_broker(nursery)
             if self._controller_endpoints:
                 nursery.start_soon(self._register_controller)
             task_status.started()
@@ -347,10 +347,10 @@ class NodeLifecycle:
         the listeners and sends pending responses. Afterwards, cancel `run`, and call
         `close(clean=True)`."""
         if self._config.is_broker:
-            await self.broker_lifecycle.hand_over(HAND_OVER_S)
-        await drain(DRAIN_S * PATIENCE)
+            await self.broker_lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_S)
+        await drain(DRAIN_S * DRAIN_BEFORE_CLOSE)
         await self.broker.groups.stop()
-        await drain(DRAIN_S * (1 - PATIENCE))
+        await drain(DRAIN_S * (1 - DRAIN_BEFORE_CLOSE))
         self._high_watermarks = self._upkeep.high_watermarks()
 
     async def close(self, *, clean: bool) -> None:
@@ -378,23 +378,25 @@ class NodeLifecycle:
         )
         self._dirs.close(self._high_watermarks, epoch, threads=threads)
 
-    def _hear_of(self, loop: trio.lowlevel.TrioToken) -> Callable[[str, OSError], None]:
+    def _read_failure_handler(
+        self, loop: trio.lowlevel.TrioToken
+    ) -> Callable[[str, OSError], None]:
         """Return the function that the disk calls, in any thread, with an unreadable path. It takes
         the log directory of the path offline."""
 
-        def tell(path: str, error: OSError) -> None:
+        def report(path: str, error: OSError) -> None:
             with contextlib.suppress(trio.RunFinishedError):
                 loop.run_sync_soon(
                     self.broker.data.replicas.failures.report, StorageError(path, "read", error)
                 )
 
-        return tell
+        return report
 
-    async def _watch(self) -> None:
+    async def _raise_failure(self) -> None:
         """Raise the reason when the broker cannot continue. Then nothing is marked as clean."""
         await self._background.failed.wait()
-        if self._refused is not None:
-            raise self._refused
+        if self._fatal_error is not None:
+            raise self._fatal_error
         raise LogDirBroken(
             self._config.log_dirs[0], f"The broker stopped: {self._background.failure}."
         )
@@ -450,7 +452,7 @@ class NodeLifecycle:
                 f"the metadata log in {self._metadata_directory()} cannot be used: {e}"
             ) from e
 
-    async def _govern(self, *, task_status: trio.TaskStatus[None]) -> None:
+    async def _run_controller(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Run the embedded controller. After a failed append it loads its log and continues. If
         that fails, so does the node: a broker without a controller cannot work correctly for
         long."""
@@ -470,9 +472,9 @@ class NodeLifecycle:
         assert controller is not None and store is not None
         while True:
             try:
-                fresh = uuid_text(new_id(self._random.randbytes))
+                new_cluster_id = uuid_text(new_id(self._random.randbytes))
                 held = self._dirs.logs_held
-                await controller.open(self._state.cluster_id, fresh, logs_held=held)
+                await controller.open(self._state.cluster_id, new_cluster_id, logs_held=held)
             except (StoreFailed, KafkaError) as e:
                 lost = isinstance(e, MetadataLost)
                 why = (
@@ -480,7 +482,7 @@ class NodeLifecycle:
                     if lost
                     else str(e)
                 )
-                new, self._trouble = why != self._trouble, why
+                new, self._campaign_error = why != self._campaign_error, why
                 level = logging.ERROR if lost and new else logging.INFO
                 logger.log(level, "the campaign for the controller's leadership failed: %s", why)
             else:
@@ -491,23 +493,23 @@ class NodeLifecycle:
                 )
                 self._follower.stop()
                 await controller.run(self.publish)
-            await trio.sleep(CAMPAIGN_AGAIN_S)
+            await trio.sleep(CAMPAIGN_RETRY_S)
 
     # --- the broker ---
 
-    async def _begin(self, nursery: trio.Nursery) -> None:
+    async def _start_broker(self, nursery: trio.Nursery) -> None:
         """Register, open the partitions that the cluster assigns to this broker, and start its
         background tasks."""
         config, broker, dirs = self._config, self.broker, self._dirs
         async with trio.open_nursery() as waiting:
-            waiting.start_soon(self._say_that_it_waits)
+            waiting.start_soon(self._log_wait)
             await self._register()
             waiting.cancel_scope.cancel()
-        if not self._alone:
+        if not self._is_single_node:
             nursery.start_soon(self.broker_lifecycle.run)
         await self.publish(self.newest)
         await broker.purgatory.until(
-            lambda: self._knows_us(broker.image), (MetadataImage,), float("inf")
+            lambda: self._has_registration(broker.image), (MetadataImage,), float("inf")
         )
         known = {
             TopicPartition(topic.name, partition.partition)
@@ -535,9 +537,9 @@ class NodeLifecycle:
 
     async def _register(self) -> None:
         """Register the broker. Raises StartError."""
-        await self._learn()
+        await self._wait_for_cluster_id()
         try:
-            if self._alone:
+            if self._is_single_node:
                 assert self._controller is not None
                 await self.broker_lifecycle.register_first(self._controller)
             else:
@@ -545,30 +547,30 @@ class NodeLifecycle:
         except RegistrationFailed as e:
             raise StartError(str(e)) from e
 
-    async def _learn(self) -> None:
+    async def _wait_for_cluster_id(self) -> None:
         """Wait until the cluster's id is known. Raises StartError."""
         timeout_ms = self._config.initial_broker_registration_timeout_ms
         with trio.move_on_after(timeout_ms / 1000):
-            await self._learned.wait()
+            await self._cluster_id_known.wait()
             return
         raise StartError(
             f"no controller answered within {timeout_ms} ms with the cluster's id: "
-            f"{self._why_alone}"
+            f"{self._reason_for_no_controller}"
         )
 
     @property
-    def _why_alone(self) -> str:
-        if self._trouble or self._follower.complaint:
-            return self._trouble or self._follower.complaint
+    def _reason_for_no_controller(self) -> str:
+        if self._campaign_error or self._follower.last_error:
+            return self._campaign_error or self._follower.last_error
         store = self._config.pk_metadata_store
         return "no controller was found" if store == EMBEDDED else f"{store} has no controller"
 
-    async def _say_that_it_waits(self) -> None:
-        await trio.sleep(WAITING_S)
-        if complaint := self.broker_lifecycle.complaint:
-            logger.warning("the controller refuses this broker: %s", complaint)
+    async def _log_wait(self) -> None:
+        await trio.sleep(LOG_WAIT_S)
+        if error := self.broker_lifecycle.last_error:
+            logger.warning("the controller refuses this broker: %s", error)
         else:
-            logger.warning("still waiting for a controller: %s", self._why_alone)
+            logger.warning("still waiting for a controller: %s", self._reason_for_no_controller)
 
     async def publish(self, image: MetadataImage) -> None:
         """Keep an image that is not older than the known one, and publish it to the broker if the
@@ -576,23 +578,23 @@ class NodeLifecycle:
         if image.offset < self.newest.offset:
             return
         self.newest = image
-        if not self._learned.is_set() and image.cluster_id:
+        if not self._cluster_id_known.is_set() and image.cluster_id:
             await self._identify(image.cluster_id)
-        if not self._config.is_broker or self._knows_us(image):
-            if not self._admitted and (tiered := self._without_storage(image)):
+        if not self._config.is_broker or self._has_registration(image):
+            if not self._accepted_first_image and (tiered := self._topics_without_storage(image)):
                 # Check this before any log is opened, because a log would begin with its local
                 # segments.
-                self._refused = StartError(
+                self._fatal_error = StartError(
                     "You have to delete all topics with the property remote.storage.enable=true "
                     f"before disabling tiered storage cluster-wide: {', '.join(tiered)}. Or start "
                     "with remote.log.storage.system.enable=true."
                 )
-                self._background.fail(str(self._refused))
+                self._background.fail(str(self._fatal_error))
                 return
-            self._admitted = True
+            self._accepted_first_image = True
             await self.broker.publish(image)
 
-    def _without_storage(self, image: MetadataImage) -> list[str]:
+    def _topics_without_storage(self, image: MetadataImage) -> list[str]:
         """Return the topics with remote storage, if this broker has none."""
         if self._config.remote_log_storage_system_enable or not self._config.is_broker:
             return []
@@ -610,13 +612,13 @@ class NodeLifecycle:
         try:
             await offload(self._dirs.identify, cluster_id, self._config.node_id)
         except LogDirMismatch as e:
-            self._refused = e
+            self._fatal_error = e
             self._background.fail(str(e))
             return
         self._state.cluster_id = cluster_id
-        self._learned.set()
+        self._cluster_id_known.set()
 
-    def _knows_us(self, image: MetadataImage) -> bool:
+    def _has_registration(self, image: MetadataImage) -> bool:
         """Return whether the image is from after this broker's registration."""
         me = image.brokers.get(self._config.node_id)
         return me is not None and me.broker_epoch == self._state.broker_epoch

@@ -29,7 +29,7 @@ from pk.core.broker.node_lifecycle import (
     Listeners,
     NodeLifecycle,
     Platform,
-    hold_directories,
+    lock_directories,
 )
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
@@ -270,7 +270,7 @@ class SimNode:
         world, config = self._world, self.config
         random = child(world.random, f"{self.host}.{process.incarnation}")
         disk: Disk = ProcessDisk(self.disk, process)
-        dirs = await hold_directories(config, disk, random, holder=str(process))
+        dirs = await lock_directories(config, disk, random, holder=str(process))
         leadership, watch = self._leadership(process)
         peers = SimPeers(world.network, process)
         endpoint = Endpoint("PLAINTEXT", self.host, BROKER_PORT, 0)

@@ -48,20 +48,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pk.broker")
 
-AGAIN_S: Final = 0.1
+RETRY_S: Final = 0.1
 """The pause between attempts to register, and between heartbeats while waiting to be unfenced, in
 seconds."""
 
-LEAVE_AGAIN_S: Final = 0.02
+SHUTDOWN_HEARTBEAT_S: Final = 0.02
 """The pause between heartbeats of a broker that waits to shut down, in seconds. It is short, since
 the broker's clients wait too."""
 
-SILENCE_S: Final = 1.5
+RESPONSE_WAIT_S: Final = 1.5
 """The time without a response after which a broker that shuts down assumes that the controller is
 gone too, and stops waiting, in seconds."""
 
 _UNKNOWN_INCARNATION: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
-_MAY_PASS: Final = (
+_RETRIABLE: Final = (
     ErrorCode.DUPLICATE_BROKER_REGISTRATION,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -114,17 +114,17 @@ class BrokerLifecycle:
         self._reported_failed: set[Uuid] = set()
         self._failed_since: dict[Uuid, float] = {}
         self._serves = False
-        self._leaving = False
-        self._beating = False
+        self._shutting_down = False
+        self._sends_heartbeats = False
         self._unfenced = trio.Event()
-        self._let_go = trio.Event()
-        self._answered_at = 0.0
-        self.complaint = ""
+        self._may_shut_down = trio.Event()
+        self._responded_at = 0.0
+        self.last_error = ""
         """The reason why the controller has not accepted this broker yet; empty if it has, or did
         not respond."""
         self._wake = trio.Event()
         """Set to send the next heartbeat at once."""
-        self._news = trio.Event()
+        self._outdated = trio.Event()
         """Set if the current heartbeat is outdated."""
         self._new_id = new_id
         self._background = background
@@ -139,7 +139,7 @@ class BrokerLifecycle:
         Raises RegistrationFailed.
         """
         config, request = self._state.config, self._request()
-        self._take(
+        self._accept(
             await controller.submit(
                 lambda image: register_broker(image, request, config, fenced=False)
             )
@@ -155,61 +155,61 @@ class BrokerLifecycle:
     async def serve(self) -> None:
         """Report that the broker serves; returns when the controller has unfenced it."""
         self._serves = True
-        self._say()
+        self._heartbeat_now()
         await self._unfenced.wait()
 
     async def run(self) -> None:
         """Send heartbeats until cancelled; register again if the controller does not know this
         incarnation."""
-        self._beating = True
+        self._sends_heartbeats = True
         while True:
-            self._wake, self._news = trio.Event(), trio.Event()
+            self._wake, self._outdated = trio.Event(), trio.Event()
             sent = trio.current_time()
             answer: BrokerHeartbeatResponse | None = None
             request = self._heartbeat()
             async with trio.open_nursery() as nursery:
                 # A heartbeat with news is not delayed by a request that waits for a controller to
                 # be elected.
-                nursery.start_soon(_cancel_when, self._news, nursery.cancel_scope)
+                nursery.start_soon(_cancel_when, self._outdated, nursery.cancel_scope)
                 answer = await self._send(request)
                 nursery.cancel_scope.cancel()
             if answer is not None:
-                await self._answered(request, answer)
+                await self._handle_response(request, answer)
             with trio.CancelScope(deadline=sent + self._interval_s()):
                 await self._wake.wait()
 
-    async def hand_over(self, within_s: float) -> None:
+    async def controlled_shutdown(self, timeout_s: float) -> None:
         """Request that the controller move leadership away from this broker, and wait until the
-        broker may shut down, for at most `within_s` seconds. Does nothing with
+        broker may shut down, for at most `timeout_s` seconds. Does nothing with
         `controlled.shutdown.enable=false`, or if no heartbeats are sent."""
-        if not self._beating or not self._state.config.controlled_shutdown_enable:
+        if not self._sends_heartbeats or not self._state.config.controlled_shutdown_enable:
             return
-        self._leaving = True
-        self._say()
-        until = trio.current_time() + within_s
-        self._answered_at = trio.current_time()
-        while not self._let_go.is_set():
-            silent_until = self._answered_at + SILENCE_S
-            if trio.current_time() >= min(until, silent_until):
+        self._shutting_down = True
+        self._heartbeat_now()
+        deadline = trio.current_time() + timeout_s
+        self._responded_at = trio.current_time()
+        while not self._may_shut_down.is_set():
+            response_deadline = self._responded_at + RESPONSE_WAIT_S
+            if trio.current_time() >= min(deadline, response_deadline):
                 logger.warning("the controller did not confirm the shutdown of this broker")
                 return
-            with trio.CancelScope(deadline=min(until, silent_until)):
-                await self._let_go.wait()
+            with trio.CancelScope(deadline=min(deadline, response_deadline)):
+                await self._may_shut_down.wait()
 
     def directory_failed(self) -> None:
         """Report a failed log directory to the controller at once."""
-        self._say()
+        self._heartbeat_now()
 
-    def _say(self) -> None:
+    def _heartbeat_now(self) -> None:
         """Send a heartbeat with the current state now."""
-        self._news.set()
+        self._outdated.set()
         self._wake.set()
 
     def _interval_s(self) -> float:
-        if self._leaving and not self._let_go.is_set():
-            return LEAVE_AGAIN_S
+        if self._shutting_down and not self._may_shut_down.is_set():
+            return SHUTDOWN_HEARTBEAT_S
         if self._serves and not self._unfenced.is_set():
-            return AGAIN_S
+            return RETRY_S
         return self._state.config.broker_heartbeat_interval_ms / 1000
 
     def image_changed(self, image: MetadataImage, found: Changes) -> None:
@@ -224,7 +224,7 @@ class BrokerLifecycle:
                 self._wake.set()
         else:
             self._unfenced.set()
-        if self._leaving:
+        if self._shutting_down:
             self._wake.set()
 
     # --- heartbeats ---
@@ -238,8 +238,8 @@ class BrokerLifecycle:
             # applied one.
             current_metadata_offset=state.image.offset - 1,
             want_fence=not self._serves,
-            want_shut_down=self._leaving,
-            offline_log_dirs=self._failed(),
+            want_shut_down=self._shutting_down,
+            offline_log_dirs=self._failed_dirs(),
         )
 
     async def _send(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse | None:
@@ -252,23 +252,23 @@ class BrokerLifecycle:
             logger.info("the heartbeat failed: %s", e)
             return None
 
-    async def _answered(
+    async def _handle_response(
         self, request: BrokerHeartbeatRequest, answer: BrokerHeartbeatResponse
     ) -> None:
         if answer.error_code in _UNKNOWN_INCARNATION:
-            if self._leaving:
-                self._let_go.set()
+            if self._shutting_down:
+                self._may_shut_down.set()
                 return
             await self._register_again(answer.error_code)
         elif answer.error_code:
             logger.warning("the heartbeat was refused: %s", error_name(answer.error_code))
         else:
-            self._answered_at = trio.current_time()
+            self._responded_at = trio.current_time()
             self._reported_failed.update(request.offline_log_dirs)
             if answer.should_shut_down:
-                self._let_go.set()
+                self._may_shut_down.set()
 
-    def _failed(self) -> list[Uuid]:
+    def _failed_dirs(self) -> list[Uuid]:
         """Return the registered directories that have failed. If one could not be reported to the
         controller for too long, stop the broker, since its partitions would have no leader
         (KIP-858)."""
@@ -301,27 +301,27 @@ class BrokerLifecycle:
         except RegistrationFailed as e:
             self._background.fail(str(e).rstrip("."))
         else:
-            for tell in self.registered_again:
-                tell()
+            for callback in self.registered_again:
+                callback()
 
     async def _register(self, timeout_ms: int) -> None:
         request = self._request()
-        why = "no controller was found"
+        reason = "no controller was found"
         with trio.move_on_after(timeout_ms / 1000):
             while True:
                 try:
                     answer = await self._controller_client.request(request, timeout_ms=timeout_ms)
                 except KafkaError as e:
                     answer = BrokerRegistrationResponse(error_code=e.code)
-                    why, self.complaint = str(e), ""
+                    reason, self.last_error = str(e), ""
                 else:
-                    why = self.complaint = self._refusal(answer.error_code)
-                if answer.error_code not in _MAY_PASS:
-                    self._take(answer)
+                    reason = self.last_error = self._refusal(answer.error_code)
+                if answer.error_code not in _RETRIABLE:
+                    self._accept(answer)
                     return
-                await trio.sleep(AGAIN_S)
+                await trio.sleep(RETRY_S)
         raise RegistrationFailed(
-            f"broker {self._state.node_id} could not register within {timeout_ms} ms: {why}"
+            f"broker {self._state.node_id} could not register within {timeout_ms} ms: {reason}"
         )
 
     def _request(self) -> BrokerRegistrationRequest:
@@ -350,10 +350,12 @@ class BrokerLifecycle:
         if code not in _REFUSALS:
             return error_name(code)
         state = self._state
-        words = _REFUSALS[ErrorCode(code)].format(node=state.node_id, cluster=state.cluster_id)
-        return f"{error_name(code)}, {words}"
+        description = _REFUSALS[ErrorCode(code)].format(
+            node=state.node_id, cluster=state.cluster_id
+        )
+        return f"{error_name(code)}, {description}"
 
-    def _take(self, answer: BrokerRegistrationResponse) -> None:
+    def _accept(self, answer: BrokerRegistrationResponse) -> None:
         if answer.error_code:
             raise RegistrationFailed(
                 f"the controller refused broker {self._state.node_id}: "

@@ -56,7 +56,7 @@ VERSION_WITHOUT_REPLICA_ID: Final = 15
 POLL_MS: Final = 2_000
 """How long a fetch may wait at the controller when nothing happens, in ms."""
 
-LOOK_AGAIN_S: Final = 0.5
+LEADER_CHECK_S: Final = 0.5
 """How often to check for another controller, in seconds, since a paused controller does not report
 it."""
 
@@ -64,7 +64,7 @@ REPLAYED_INLINE_BYTES: Final = 16 * 1024
 """Up to this size, some hundred events, the log is replayed on the event loop; beyond it, in a
 thread."""
 
-AT_WORK: Final = "metadata"
+THREADS: Final = "metadata"
 """Threads of their own, so that a slow disk does not delay new images."""
 
 BACKOFF_S_MAX: Final = 0.5
@@ -117,22 +117,22 @@ class MetadataFollower:
         self._peers = peers
         self._random = random
         self._channel: Channel | None = None
-        self.complaint = ""
+        self.last_error = ""
         """The reason why the log cannot be followed now; empty if it can."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        least_s = self._config.controller_quorum_retry_backoff_ms / 1000
-        backoff_s = least_s
+        backoff_s_min = self._config.controller_quorum_retry_backoff_ms / 1000
+        backoff_s = backoff_s_min
         while True:
             offset = self._node.newest.offset
             try:
                 if not self._node.leads:
                     await self._follow()
             except (PeerLost, KafkaError, MetadataBroken) as e:
-                self._complain(e)
+                self._log_error(e)
             if self._node.newest.offset > offset:
-                backoff_s = least_s
+                backoff_s = backoff_s_min
             await trio.sleep(backoff_s * (0.5 + self._random.random()))
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
 
@@ -142,13 +142,13 @@ class MetadataFollower:
         if self._channel is not None:
             self._channel.close()
 
-    def _complain(self, error: Exception) -> None:
+    def _log_error(self, error: Exception) -> None:
         """Log an error, once for each reason, since a missing controller is tried often."""
         text = str(error)
-        if text != self.complaint:
-            self.complaint = text
-            loud = logging.ERROR if isinstance(error, MetadataBroken) else logging.INFO
-            logger.log(loud, "the metadata log cannot be followed: %s", text)
+        if text != self.last_error:
+            self.last_error = text
+            level = logging.ERROR if isinstance(error, MetadataBroken) else logging.INFO
+            logger.log(level, "the metadata log cannot be followed: %s", text)
 
     async def _follow(self) -> None:
         """Follow the log over one connection. Raises PeerLost, KafkaError, MetadataBroken."""
@@ -168,10 +168,10 @@ class MetadataFollower:
         failure: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch, channel, found)
+                nursery.start_soon(self._watch_leader, channel, found)
                 try:
                     while not self._node.leads:
-                        await self._step(channel)
+                        await self._fetch_once(channel)
                 except (PeerLost, KafkaError, MetadataBroken) as e:
                     failure = e
                 nursery.cancel_scope.cancel()
@@ -181,15 +181,15 @@ class MetadataFollower:
         if failure is not None:
             raise failure
 
-    async def _watch(self, channel: Channel, followed: tuple[int, Endpoint]) -> None:
+    async def _watch_leader(self, channel: Channel, followed: tuple[int, Endpoint]) -> None:
         """Close the connection when there is another controller."""
         while True:
-            await trio.sleep(LOOK_AGAIN_S)
+            await trio.sleep(LEADER_CHECK_S)
             found = await self._locator.find()
             if self._node.leads or (found is not None and found != followed):
                 channel.close()
 
-    async def _step(self, channel: Channel) -> None:
+    async def _fetch_once(self, channel: Channel) -> None:
         """Fetch once, and publish the result."""
         image = self._node.newest
         answer = await channel.request(
@@ -200,7 +200,7 @@ class MetadataFollower:
         self._check_epoch(fetched.current_leader.leader_epoch, image)
         if fetched.snapshot_id.end_offset >= 0:
             wanted = fetched.snapshot_id
-            found = await self._snapshot(
+            found = await self._fetch_snapshot(
                 channel, SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch)
             )
         elif fetched.diverging_epoch.end_offset >= 0:
@@ -211,11 +211,11 @@ class MetadataFollower:
             )
         else:
             data = fetched.records or b""
-            found = await _at_work(len(data), replay, image, bytes(data))
+            found = await _run_by_size(len(data), replay, image, bytes(data))
         if found is image or self._node.leads:
             return
         self._check_cluster(found)
-        self.complaint = ""
+        self.last_error = ""
         await self._node.publish(found)
 
     def _request(self, version: int, image: MetadataImage) -> FetchRequest:
@@ -244,7 +244,7 @@ class MetadataFollower:
             request.replica_state = ReplicaState(replica_id=node_id)
         return request
 
-    async def _snapshot(self, channel: Channel, wanted: SnapshotId) -> MetadataImage:
+    async def _fetch_snapshot(self, channel: Channel, wanted: SnapshotId) -> MetadataImage:
         """Fetch the controller's image for `wanted`. Raises MetadataBroken, PeerLost,
         KafkaError."""
         image = self._node.newest
@@ -256,7 +256,7 @@ class MetadataFollower:
         logger.info("loading the snapshot of %d events", wanted.end_offset)
         data, size = bytearray(), 1
         while len(data) < size:
-            part = await self._part(channel, wanted, len(data))
+            part = await self._fetch_part(channel, wanted, len(data))
             size, piece = part.size, part.unaligned_records
             if part.position != len(data) or not piece or size > SNAPSHOT_BYTES_MAX:
                 raise MetadataBroken(
@@ -265,7 +265,7 @@ class MetadataFollower:
                 )
             data += piece
         try:
-            found = await _at_work(size, snapshot.load, bytes(data))
+            found = await _run_by_size(size, snapshot.load, bytes(data))
         except cbor.CborError as e:
             raise MetadataBroken(f"the controller's snapshot cannot be read: {e}") from e
         if found.offset != wanted.end_offset:
@@ -275,7 +275,7 @@ class MetadataFollower:
             )
         return found
 
-    async def _part(
+    async def _fetch_part(
         self, channel: Channel, wanted: SnapshotId, position: int
     ) -> ResponsePartitionSnapshot:
         image = self._node.newest
@@ -315,7 +315,7 @@ class MetadataFollower:
             )
 
 
-async def _at_work(
+async def _run_by_size(
     size: int, work: Callable[[*Args], MetadataImage], *args: *Args
 ) -> MetadataImage:
     """Run `work(*args)`, for `size` bytes of the log, in a thread if they are many. No other code
@@ -323,7 +323,7 @@ async def _at_work(
     newest."""
     if size <= REPLAYED_INLINE_BYTES:
         return work(*args)
-    return await offload(work, *args, directory=AT_WORK)
+    return await offload(work, *args, directory=THREADS)
 
 
 def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
@@ -361,25 +361,25 @@ def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
 def _only_partition(answer: Any) -> FetchedPartition:
     """Return the requested partition. Raises KafkaError with the controller's error,
     MetadataBroken."""
-    _refuse(answer.error_code)
+    _check_error(answer.error_code)
     found = [partition for topic in answer.responses for partition in topic.partitions]
     if len(found) != 1 or found[0].partition_index != 0:
         raise MetadataBroken("the controller's response is not about the metadata log")
-    _refuse(found[0].error_code)
+    _check_error(found[0].error_code)
     return found[0]
 
 
 def _only_snapshot(answer: Any) -> ResponsePartitionSnapshot:
-    _refuse(answer.error_code)
+    _check_error(answer.error_code)
     found = [partition for topic in answer.topics for partition in topic.partitions]
     if len(found) != 1 or found[0].index != 0:
         raise MetadataBroken(
             "the controller's response is not about a snapshot of the metadata log"
         )
-    _refuse(found[0].error_code)
+    _check_error(found[0].error_code)
     return found[0]
 
 
-def _refuse(code: int) -> None:
+def _check_error(code: int) -> None:
     if code:
         raise KafkaError(code, f"the controller responded {error_name(code)}")

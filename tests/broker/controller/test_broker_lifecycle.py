@@ -280,10 +280,10 @@ async def test_while_it_is_refused_it_can_tell_why() -> None:
         one.cluster.answers += [lambda: duplicate] * 100
         with pytest.raises(RegistrationFailed, match="another running process is broker 1"):
             await one.lifecycle.register()
-        assert one.lifecycle.complaint.startswith("DUPLICATE_BROKER_REGISTRATION, another running")
+        assert one.lifecycle.last_error.startswith("DUPLICATE_BROKER_REGISTRATION, another running")
         one.cluster.answers.clear()
         await one.lifecycle.register()
-        assert not one.lifecycle.complaint
+        assert not one.lifecycle.last_error
 
 
 @mocked
@@ -306,7 +306,7 @@ async def test_it_is_let_go_when_the_others_know() -> None:
             went = trio.Event()
 
             async def leave() -> None:
-                await one.lifecycle.hand_over(30)
+                await one.lifecycle.controlled_shutdown(30)
                 went.set()
 
             nursery.start_soon(leave)
@@ -326,7 +326,7 @@ async def test_without_an_answer_it_takes_the_controller_for_gone() -> None:
         await one.lifecycle.serve()
         one.cluster.answers += [lambda: None] * 100
         began = trio.current_time()
-        await one.lifecycle.hand_over(5)
+        await one.lifecycle.controlled_shutdown(5)
         assert trio.current_time() - began == pytest.approx(1.5, abs=0.01)
 
 
@@ -338,7 +338,7 @@ async def test_a_controller_that_answers_and_does_not_let_it_go_is_left_in_time(
         await one.cluster.lead(1)
         one.cluster.others_know = False
         began = trio.current_time()
-        await one.lifecycle.hand_over(5)
+        await one.lifecycle.controlled_shutdown(5)
         assert trio.current_time() - began == pytest.approx(5, abs=0.01)
 
 
@@ -347,7 +347,7 @@ async def test_it_just_goes_where_controlled_shutdown_is_off() -> None:
     async with case(controlled__shutdown__enable="false") as one:
         await registered(one)
         await one.lifecycle.serve()
-        await one.lifecycle.hand_over(5)
+        await one.lifecycle.controlled_shutdown(5)
         assert not one.cluster.me.in_controlled_shutdown
 
 
