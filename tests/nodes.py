@@ -276,7 +276,7 @@ class Cluster:
         """Waits until the condition holds for the controller's image."""
         assert self.controller.broker.cluster.controller is not None
         while not holds(self.image):
-            await self.controller.broker.cluster.controller.feed.wait_beyond(
+            await self.controller.broker.cluster.controller.feed.wait_for_event(
                 self.image.offset, trio.current_time() + 1
             )
         return self.image

@@ -18,7 +18,7 @@ from typing import Any, Final
 from pk.core.api.authorization import check_needs
 from pk.core.api.registry import Api, error_response
 from pk.core.api_keys import API_KEYS, BROKER, CONTROLLER, DIVIDED, FORWARDED, ApiKey
-from pk.core.broker.controller.controller_client import ASK_AGAIN, Forwarded
+from pk.core.broker.controller.controller_client import RETRIABLE, Forwarded
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
@@ -151,7 +151,7 @@ async def answer(api: Api, context: Context, request: Any) -> Any:
         response: Any = api.handle(context, request)
         return await response if isawaitable(response) else response
     except KafkaError as e:
-        if e.code in ASK_AGAIN:
+        if e.code in RETRIABLE:
             raise
         return api.error_response(request, e, context.api_version)
 

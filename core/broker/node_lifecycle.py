@@ -201,7 +201,7 @@ class NodeLifecycle:
             locator,
             controller_listeners.peers,
             controller=self._controller,
-            answer_here=self._answer_here,
+            answer_locally=self._answer_locally,
             request_bytes_max=config.socket_request_max_bytes,
         )
         self.broker_lifecycle = BrokerLifecycle(
@@ -292,7 +292,7 @@ class NodeLifecycle:
             lambda: broker.config,
         )
 
-    async def _answer_here(self, client: Client | None, request: Any) -> Forwarded:
+    async def _answer_locally(self, client: Client | None, request: Any) -> Forwarded:
         """Return the response of this process's controller; `client` is a `Context`, or None for
         this node's own requests."""
         if client is None:

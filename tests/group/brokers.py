@@ -179,7 +179,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
         controller = Controller(store, state, NoPeers())
         await controller.open("test")
 
-        async def answer_here(client: Client | None, request: Any) -> Forwarded:
+        async def answer_locally(client: Client | None, request: Any) -> Forwarded:
             api = MESSAGES[request.API_KEY]
             context = client or Context(broker, api.key, api.versions[1])
             assert isinstance(context, Context)
@@ -189,7 +189,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
             StaticLocator(parsed),
             NoPeers(),
             controller=controller,
-            answer_here=answer_here,
+            answer_locally=answer_locally,
             request_bytes_max=parsed.socket_request_max_bytes,
         )
         broker = assemble(

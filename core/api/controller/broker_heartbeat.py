@@ -24,7 +24,7 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
     if _is_current(context, request):
         # Note the heartbeat before the decision, so that brokers whose decisions queue behind a
         # slow append count as alive.
-        heartbeats.heard(node, request.broker_epoch, context.connection_id)
+        heartbeats.record_heartbeat(node, request.broker_epoch, context.connection_id)
     return await controller.submit(OffLoopDecision(ask))
 
 

@@ -154,7 +154,7 @@ async def _read(
     feed, clock = controller.feed, context.broker.clock
     offset, epoch = wanted.fetch_offset, wanted.last_fetched_epoch
     if offset == feed.end_offset and request.max_wait_ms > 0:
-        await feed.wait_beyond(offset, clock.time() + request.max_wait_ms / 1000)
+        await feed.wait_for_event(offset, clock.time() + request.max_wait_ms / 1000)
     found = feed.read(offset, min(request.max_bytes, wanted.partition_max_bytes), epoch)
     data.high_watermark = data.last_stable_offset = feed.end_offset
     data.log_start_offset = feed.start_offset

@@ -16,5 +16,5 @@ async def handle(context: Context, request: PkReplicaLogsRequest) -> PkReplicaLo
             image, request, config, controller.unclean_recovery.reports()
         )
     )
-    controller.unclean_recovery.take(request, response)
+    controller.unclean_recovery.add_reports(request, response)
     return response

@@ -13,8 +13,8 @@ node has it (the store raises Fenced), the store cannot tell whether this node s
 append failed, after which the content of the store is unknown. (A full disk is not such a failure:
 decisions without space are refused with KAFKA_STORAGE_ERROR, and had no effect.) Then every queued
 decision is refused with NOT_CONTROLLER, which means that it had no effect; decisions being appended
-raise `FateUnknown`. `open` may be called again: it campaigns, which may take long, and trusts only
-the contents of the store.
+raise `OutcomeUnknown`. `open` may be called again: it campaigns, which may take long, and trusts
+only the contents of the store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pk.core.broker.controller.active_controller import (
     OffLoopDecision,
     Reply,
 )
-from pk.core.broker.controller.controller_client import FateUnknown
+from pk.core.broker.controller.controller_client import OutcomeUnknown
 from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
 from pk.core.broker.controller.leader_balance import LeaderBalance
 from pk.core.broker.controller.metadata_feed import EventBatch, MetadataFeed
@@ -67,7 +67,7 @@ EVENTS_PER_APPLY_MAX = 1000
 
 LARGE_IMAGE = 1000
 """The number of partitions above which scanning them blocks the event loop for milliseconds."""
-AT_WORK = "decisions"
+THREADS = "decisions"
 """Threads of their own, so that a slow disk does not delay decisions."""
 
 
@@ -136,9 +136,9 @@ class Controller:
         self._full = False
         """Whether the last append was refused for lack of space, which has been logged."""
         self._wake = trio.Event()
-        self._grown = trio.Event()
+        self._image_changed = trio.Event()
         self._closed: str | None = "the controller has not been elected"
-        store.lost.append(self._lose)
+        store.lost.append(self._on_epoch_lost)
 
     @property
     def active(self) -> bool:
@@ -195,7 +195,7 @@ class Controller:
         `started`. Runs until cancelled, or until the leadership is lost, and logs the reason."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._show, publish, task_status)
+                nursery.start_soon(self._publish_images, publish, task_status)
                 async with trio.open_nursery() as duties:
                     for duty in self.duties:
                         duties.start_soon(duty)
@@ -240,7 +240,9 @@ class Controller:
         batch: list[_Submitted] = []
         events = EventBatch()
         before = image = self.image
-        error: Exception | None = FateUnknown("the controller stopped before the append finished")
+        error: Exception | None = OutcomeUnknown(
+            "the controller stopped before the append finished"
+        )
         try:
             image = await self._decide(batch, events)
             if self._closed is not None:
@@ -261,7 +263,7 @@ class Controller:
             why = f"the metadata log failed: {e}"
             logger.error("%s", why)
             self._close(why)
-            error = FateUnknown(why)
+            error = OutcomeUnknown(why)
         finally:
             if error is None and events:
                 # The store has the events, even if the leadership is lost.
@@ -285,7 +287,7 @@ class Controller:
                 decide, one.decide = one.decide, None
                 assert decide is not None
                 if _is_off_loop(decide) and (decide.large or image.partition_count > LARGE_IMAGE):
-                    decision = await offload(_whole, decide.ask(), image, directory=AT_WORK)
+                    decision = await offload(_call, decide.ask(), image, directory=THREADS)
                 else:
                     decision = decide(image)
                 del decide
@@ -305,27 +307,27 @@ class Controller:
         """Publish `image`, which the store and the feed now have. Other nodes may get it before
         this node's broker applies it."""
         self.image = image
-        self._grown.set()
+        self._image_changed.set()
         for listener in self.commit_listeners:
             listener(before, image)
 
-    async def _show(self, publish: Publish, task_status: trio.TaskStatus[None]) -> None:
+    async def _publish_images(self, publish: Publish, task_status: trio.TaskStatus[None]) -> None:
         """Repeatedly publish the newest image to this process's broker. Events appended in the
         meantime are in the next image, all at once. When the leadership is lost, a publication that
         has begun may finish, since the broker could not continue from a partly applied image."""
-        shown = None
+        published = None
         while True:
             image = self.image
-            if shown is not image:
+            if published is not image:
                 await publish(image)
-                if shown is None:
+                if published is None:
                     task_status.started()
-                shown = image
+                published = image
             elif not self.active:
                 return
             else:
-                self._grown = trio.Event()
-                await self._grown.wait()
+                self._image_changed = trio.Event()
+                await self._image_changed.wait()
 
     async def _snapshot(self) -> None:
         since = self._store.bytes_since_snapshot
@@ -343,7 +345,7 @@ class Controller:
             self._snapshot_due_bytes = since + self._snapshot_bytes
             logger.error("the snapshot of the metadata log failed: %s", e)
 
-    def _lose(self, epoch: int, why: str) -> None:
+    def _on_epoch_lost(self, epoch: int, why: str) -> None:
         """Handle the store's loss of `epoch`, which may be an epoch that `open` is just taking."""
         if epoch == self.epoch:
             self._close(why)
@@ -356,7 +358,7 @@ class Controller:
             self._closed = why
         self.feed.close()
         self._wake.set()
-        self._grown.set()
+        self._image_changed.set()
         queue, self._queue = self._queue, deque()
         for one in queue:
             one.error = _refusal(why)
@@ -367,7 +369,7 @@ def _is_off_loop(decide: Decide[Any]) -> TypeGuard[OffLoopDecision[Any]]:
     return isinstance(decide, OffLoopDecision)
 
 
-def _whole(decide: Decide[Any], image: MetadataImage) -> Decision[Event, Any]:
+def _call(decide: Decide[Any], image: MetadataImage) -> Decision[Event, Any]:
     return decide(image)
 
 

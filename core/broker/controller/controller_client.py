@@ -6,14 +6,14 @@ producer ids) are idempotent, because they have epochs. Therefore they are retri
 controller, until one gets a response or the request times out. A client's (`forward`, in an
 Envelope, KIP-590) may not be idempotent: if the first try creates a topic, the second one fails.
 Therefore `forward` retries only if the request cannot have taken effect (no controller reached, or
-NOT_CONTROLLER), and otherwise raises `FateUnknown`, which clients get as REQUEST_TIMED_OUT.
+NOT_CONTROLLER), and otherwise raises `OutcomeUnknown`, which clients get as REQUEST_TIMED_OUT.
 
 The controller's error NOT_CONTROLLER means that the request has had no effect and will have none,
 REQUEST_TIMED_OUT that it may have taken effect.
 
-If the active controller is in this process, no socket is involved: `answer_here`, which knows the
-handlers, is called. There are three channels. A controller responds to the requests on each of them
-in order, and a channel with a late response is closed with all its waiting requests. Therefore
+If the active controller is in this process, no socket is involved: `answer_locally`, which knows
+the handlers, is called. There are three channels. A controller responds to the requests on each of
+them in order, and a channel with a late response is closed with all its waiting requests. Therefore
 heartbeats have a channel of their own, and so do clients' requests.
 """
 
@@ -60,7 +60,7 @@ class Forwarded(NamedTuple):
     its version does not report the offset."""
 
 
-AnswerHere = Callable[[Client | None, Any], Awaitable[Forwarded]]
+AnswerLocally = Callable[[Client | None, Any], Awaitable[Forwarded]]
 """(client, request) → the response of this process's controller; the client is None for the node's
 own requests. Errors are returned as responses, except those after which the request must be
 repeated: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
@@ -79,22 +79,22 @@ PAUSE_S_MAX: Final = 0.25
 """The limits of the pause between two tries, in seconds; the pause doubles. A new controller is
 usually elected soon, or a process restarts."""
 
-ASK_AGAIN: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+RETRIABLE: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 """The errors after which the request must be repeated: it had no effect; it may have had one."""
 
 ENVELOPE_BYTES: Final = 4096
 """The maximum number of bytes that an envelope adds to its request: its header, and the client's
 principal and address."""
 
-LOOK_AGAIN_S: Final = 0.5
+LEADER_CHECK_S: Final = 0.5
 """How often to check for another controller while waiting for a response, in seconds."""
 
 
-LISTED_MAX: Final = 1000
+CHECKED_ITEMS_MAX: Final = 1000
 """The number of items of a list that are checked for an error."""
 
 
-class FateUnknown(KafkaError):
+class OutcomeUnknown(KafkaError):
     """The request reached a controller, but no response came: it may have taken effect. Clients get
     it as REQUEST_TIMED_OUT."""
 
@@ -150,14 +150,14 @@ class _Connection:
     def __init__(self, client: ControllerClient) -> None:
         self._client = client
         self._channel: Channel | None = None
-        self.to: tuple[int, Endpoint] | None = None
+        self.controller: tuple[int, Endpoint] | None = None
         self._connecting = trio.Lock()
 
     async def channel(self) -> Channel:
         """Return the channel to the controller found by the locator. Raises _NoController."""
         async with self._connecting:
             wanted = await self._client.find_remote()
-            if self._channel is not None and self._channel.usable and wanted == self.to:
+            if self._channel is not None and self._channel.usable and wanted == self.controller:
                 return self._channel
             self.close()
             _, endpoint = wanted
@@ -167,13 +167,13 @@ class _Connection:
                 )
             except PeerLost as e:
                 raise _NoController(f"the controller cannot be reached: {e}") from e
-            self.to = wanted
+            self.controller = wanted
             return self._channel
 
     def close(self) -> None:
         if self._channel is not None:
             self._channel.close()
-        self._channel = self.to = None
+        self._channel = self.controller = None
 
 
 class ControllerClient:
@@ -185,20 +185,20 @@ class ControllerClient:
         peers: Peers,
         *,
         controller: LocalController | None,
-        answer_here: AnswerHere,
+        answer_locally: AnswerLocally,
         request_bytes_max: int,
     ) -> None:
         """`locator` finds the controller and `peers` makes the connections to it. While
-        `controller`, the one of this process, is active, `answer_here` is called instead.
+        `controller`, the one of this process, is active, `answer_locally` is called instead.
         `request_bytes_max` is the controller's limit (`socket.request.max.bytes`)."""
         self.peers = peers
         self._locator = locator
         self._controller = controller
-        self._answer_here = answer_here
+        self._answer_locally = answer_locally
         self._request_bytes_max = request_bytes_max
         self._heartbeats = _Connection(self)
-        self._own = _Connection(self)
-        self._clients = _Connection(self)
+        self._for_node = _Connection(self)
+        self._for_clients = _Connection(self)
 
     async def request(self, request: Any, *, timeout_ms: float) -> Any:
         """Return the active controller's response to an idempotent request of this node.
@@ -210,14 +210,16 @@ class ControllerClient:
         async def ask(local: bool) -> Forwarded:
             if local:
                 try:
-                    return await self._answer_here(None, request)
-                except FateUnknown as e:  # another process sends this error as an ordinary response
+                    return await self._answer_locally(None, request)
+                except (
+                    OutcomeUnknown
+                ) as e:  # another process sends this error as an ordinary response
                     raise KafkaError(e.code, e.message) from e
-            beats = request.API_KEY == BrokerHeartbeatRequest.API_KEY
-            connection = self._heartbeats if beats else self._own
+            is_heartbeat = request.API_KEY == BrokerHeartbeatRequest.API_KEY
+            connection = self._heartbeats if is_heartbeat else self._for_node
             return Forwarded(await self._ask(connection, request, min(timeout_ms, OWN_TRY_MS)))
 
-        return (await self._persist(request, ask, timeout_ms)).response
+        return (await self._request_until_answered(request, ask, timeout_ms)).response
 
     async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Forwarded:
         """Return the active controller's response to a client's request, sent with the client's
@@ -231,28 +233,30 @@ class ControllerClient:
         async def ask(local: bool) -> Forwarded:
             try:
                 if local:
-                    forwarded = await self._answer_here(client, request)
+                    forwarded = await self._answer_locally(client, request)
                 else:
                     envelope = await _envelope(client, request, self._request_bytes_max)
-                    answer = await self._ask(self._clients, envelope, timeout_ms)
-                    forwarded = await _opened(answer, client, request)
+                    answer = await self._ask(self._for_clients, envelope, timeout_ms)
+                    forwarded = await _unwrap(answer, client, request)
             except PeerLost as e:
-                raise FateUnknown(f"the controller was lost before it answered: {e}") from e
+                raise OutcomeUnknown(f"the controller was lost before it answered: {e}") from e
             except KafkaError as e:
                 if e.code == ErrorCode.REQUEST_TIMED_OUT:
-                    raise FateUnknown(e.message or "the controller did not respond in time") from e
+                    raise OutcomeUnknown(
+                        e.message or "the controller did not respond in time"
+                    ) from e
                 raise
-            if says(forwarded.response, ErrorCode.REQUEST_TIMED_OUT):
-                raise FateUnknown("the controller does not know whether the change was made")
+            if has_error(forwarded.response, ErrorCode.REQUEST_TIMED_OUT):
+                raise OutcomeUnknown("the controller does not know whether the change was made")
             return forwarded
 
-        return await self._persist(request, ask, timeout_ms)
+        return await self._request_until_answered(request, ask, timeout_ms)
 
     def close(self) -> None:
         """Close the connections. Current requests fail."""
         self._heartbeats.close()
-        self._own.close()
-        self._clients.close()
+        self._for_node.close()
+        self._for_clients.close()
 
     async def find_remote(self) -> tuple[int, Endpoint]:
         """Return the controller, if it is in another process. Raises _NoController."""
@@ -264,36 +268,36 @@ class ControllerClient:
             raise _NoController("this node is becoming the controller")
         return found
 
-    async def _persist(
+    async def _request_until_answered(
         self, request: Any, ask: Callable[[bool], Awaitable[Forwarded]], timeout_ms: float
     ) -> Forwarded:
-        pause_s, why = PAUSE_S_MIN, "no controller was contacted"
+        pause_s, reason = PAUSE_S_MIN, "no controller was contacted"
         with trio.move_on_after(timeout_ms / 1000):
             while True:
                 controller = self._controller
                 try:
                     forwarded = await ask(controller is not None and controller.active)
-                    if not says(forwarded.response, *ASK_AGAIN):
+                    if not has_error(forwarded.response, *RETRIABLE):
                         return forwarded
-                    why = "there is no active controller"
+                    reason = "there is no active controller"
                 except (_NoController, PeerLost) as e:
-                    why = str(e)
+                    reason = str(e)
                 except KafkaError as e:
-                    if isinstance(e, FateUnknown) or e.code not in ASK_AGAIN:
+                    if isinstance(e, OutcomeUnknown) or e.code not in RETRIABLE:
                         raise
-                    why = str(e)
+                    reason = str(e)
                 await trio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
         name = MESSAGES[request.API_KEY].name
         raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, f"no answer to {name} in {timeout_ms:.0f} ms: {why}"
+            ErrorCode.REQUEST_TIMED_OUT, f"no answer to {name} in {timeout_ms:.0f} ms: {reason}"
         )
 
     async def _ask(self, connection: _Connection, request: Any, timeout_ms: float) -> Any:
         """Return the response of a controller in another process. Raises _NoController, PeerLost,
         KafkaError."""
         channel = await connection.channel()
-        asked = connection.to
+        current = connection.controller
         response: Any = None
         async with trio.open_nursery() as nursery:
 
@@ -301,24 +305,24 @@ class ControllerClient:
                 # A paused process keeps its connections and sends nothing, so send the request to
                 # the new controller instead.
                 while True:
-                    await trio.sleep(LOOK_AGAIN_S)
+                    await trio.sleep(LEADER_CHECK_S)
                     found = await self._locator.find()
-                    if found is not None and found != asked:
+                    if found is not None and found != current:
                         nursery.cancel_scope.cancel()
 
             nursery.start_soon(watch)
-            response = await _answer_of(channel, request, timeout_ms)
+            response = await _response_or_error(channel, request, timeout_ms)
             nursery.cancel_scope.cancel()
         if response is None:
             raise PeerLost("another node became the controller")
         if isinstance(response, Exception):
             raise response
-        if says(response, ErrorCode.NOT_CONTROLLER):
+        if has_error(response, ErrorCode.NOT_CONTROLLER):
             connection.close()
         return response
 
 
-async def _answer_of(channel: Channel, request: Any, timeout_ms: float) -> Any:
+async def _response_or_error(channel: Channel, request: Any, timeout_ms: float) -> Any:
     """Return the response, or the exception that was raised, since a nursery would wrap it in a
     group."""
     try:
@@ -327,16 +331,17 @@ async def _answer_of(channel: Channel, request: Any, timeout_ms: float) -> Any:
         return e
 
 
-def says(response: Any, *codes: ErrorCode) -> bool:
+def has_error(response: Any, *codes: ErrorCode) -> bool:
     """Return whether a response has one of these error codes: for the whole request or, if it has
     no such field, for an item of a list. The codes checked here apply to a whole request, so it is
     enough to find one among the first items."""
     if getattr(response, "error_code", 0) in codes:
         return True
     for name in getattr(response, "FIELDS", ()):
-        listed = getattr(response, name)
-        if isinstance(listed, list) and any(
-            getattr(one, "error_code", 0) in codes for one in cast(list[Any], listed)[:LISTED_MAX]
+        items = getattr(response, name)
+        if isinstance(items, list) and any(
+            getattr(item, "error_code", 0) in codes
+            for item in cast(list[Any], items)[:CHECKED_ITEMS_MAX]
         ):
             return True
     return False
@@ -365,7 +370,7 @@ async def _envelope(client: Client, request: Any, request_bytes_max: int) -> Env
     )
 
 
-async def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Forwarded:
+async def _unwrap(answer: EnvelopeResponse, client: Client, request: Any) -> Forwarded:
     """Return the inner response, or the envelope itself for NOT_CONTROLLER. Raises KafkaError."""
     if answer.error_code == ErrorCode.NOT_CONTROLLER:
         return Forwarded(answer)

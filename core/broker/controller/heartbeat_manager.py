@@ -43,22 +43,22 @@ logger = logging.getLogger("pk.controller")
 PROBE_S: Final = 1.0
 """The timeout of one probe of a broker whose connection broke, in seconds."""
 
-PROBE_AGAIN_S: Final = 0.002
+PROBE_PAUSE_S_MIN: Final = 0.002
 """The pause between the first probes of a broker that neither accepts nor refuses, in seconds,
-doubling up to `PROBE_ALIVE_S`: a dying process may still accept a connection, and drop it."""
+doubling up to `PROBE_PAUSE_S_MAX`: a dying process may still accept a connection, and drop it."""
 
-PROBE_ALIVE_S: Final = 0.5
+PROBE_PAUSE_S_MAX: Final = 0.5
 """The pause between probes of a broker that accepts them, until it sends a heartbeat, in
 seconds."""
 
-ASLEEP_S: Final = 1.0
+PAUSED_S: Final = 1.0
 """A timer that is this late, in seconds, means that this process was not running."""
 
-FENCE_AGAIN_S: Final = 1.0
+FENCE_RETRY_S: Final = 1.0
 """The pause before brokers are fenced again after a decision that failed, for example because the
 metadata log had no space, in seconds."""
 
-TOLD_S: Final = 1.0
+SHUTDOWN_WAIT_S: Final = 1.0
 """The maximum time that a broker that shuts down waits until the other brokers know the new
 leaders, in seconds."""
 
@@ -77,7 +77,7 @@ class _Session(Struct, eq=False):
     """Whether this broker was the previous controller, and has not sent a heartbeat since."""
 
 
-class _Leaving(Struct):
+class _Shutdown(Struct):
     offset: int
     """The log end after the event that moved leadership away from the broker."""
     since: float
@@ -92,33 +92,33 @@ class HeartbeatManager:
         self._state = state
         self._peers = peers
         self._sessions: dict[int, _Session] = {}
-        self._leaving: dict[int, _Leaving] = {}
+        self._shutdowns: dict[int, _Shutdown] = {}
         self._nursery: trio.Nursery | None = None
         self._changed = trio.Event()
-        controller.commit_listeners.append(self._follow)
+        controller.commit_listeners.append(self._on_commit)
 
     async def run(self) -> None:
         """Watch the brokers until cancelled."""
         image = self._controller.image
         self._sessions.clear()
-        self._leaving.clear()
+        self._shutdowns.clear()
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                self._follow(MetadataImage(), image)
+                self._on_commit(MetadataImage(), image)
                 for session in list(self._sessions.values()):
                     session.suspect = session.broker_id == self._controller.predecessor
                     self._probe_soon(session)
                 while True:
-                    await self._expire(await self._wait_for_the_first())
+                    await self._expire(await self._wait_for_expiry())
         finally:
             self._nursery = None
 
-    def heard(self, broker_id: int, broker_epoch: int, connection_id: int) -> None:
+    def record_heartbeat(self, broker_id: int, broker_epoch: int, connection_id: int) -> None:
         """Record a heartbeat with the broker's current epoch."""
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
-            session = self._begin(broker_id, broker_epoch)
+            session = self._start_session(broker_id, broker_epoch)
         session.deadline = trio.current_time() + self._timeout_s
         session.connection_id = connection_id
 
@@ -132,9 +132,9 @@ class HeartbeatManager:
 
     def may_shut_down(self, broker_id: int) -> bool:
         """Return whether the other brokers know the new leaders of the partitions that this broker
-        led, or have had `TOLD_S` to learn them."""
-        leaving = self._leaving.get(broker_id)
-        if leaving is None or trio.current_time() >= leaving.since + TOLD_S:
+        led, or have had `SHUTDOWN_WAIT_S` to learn them."""
+        shutdown = self._shutdowns.get(broker_id)
+        if shutdown is None or trio.current_time() >= shutdown.since + SHUTDOWN_WAIT_S:
             return True
         controller = self._controller
         for broker in controller.image.brokers.values():
@@ -145,7 +145,7 @@ class HeartbeatManager:
             else:
                 observer = controller.observers.get(broker.broker_id)
                 offset = observer.offset if observer is not None else -1
-            if offset < leaving.offset:
+            if offset < shutdown.offset:
                 return False
         return True
 
@@ -153,13 +153,13 @@ class HeartbeatManager:
     def _timeout_s(self) -> float:
         return self._state.config.broker_session_timeout_ms / 1000
 
-    def _begin(self, broker_id: int, broker_epoch: int) -> _Session:
+    def _start_session(self, broker_id: int, broker_epoch: int) -> _Session:
         deadline = trio.current_time() + self._timeout_s
         session = self._sessions[broker_id] = _Session(broker_id, broker_epoch, deadline)
         self._changed.set()
         return session
 
-    def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
+    def _on_commit(self, before: MetadataImage, image: MetadataImage) -> None:
         """Give a session to each unfenced broker, except the broker of this process, which lives as
         long as the controller."""
         if self._nursery is None or before.brokers is image.brokers:
@@ -170,16 +170,16 @@ class HeartbeatManager:
                 del self._sessions[node]
                 session = None
             if not broker.fenced and session is None and node != self._controller.controller_id:
-                self._begin(node, broker.broker_epoch)
+                self._start_session(node, broker.broker_epoch)
             if broker.in_controlled_shutdown and not broker.fenced:
-                if node not in self._leaving:
-                    self._leaving[node] = _Leaving(image.offset, trio.current_time())
+                if node not in self._shutdowns:
+                    self._shutdowns[node] = _Shutdown(image.offset, trio.current_time())
             else:
-                self._leaving.pop(node, None)
+                self._shutdowns.pop(node, None)
         for node in [n for n in self._sessions if n not in image.brokers]:
             del self._sessions[node]
 
-    async def _wait_for_the_first(self) -> float:
+    async def _wait_for_expiry(self) -> float:
         """Wait until a session may have expired. Returns how long this process was paused in the
         meantime, in seconds."""
         while True:
@@ -189,42 +189,42 @@ class HeartbeatManager:
                 await self._changed.wait()
                 continue
             late = trio.current_time() - first
-            return late if late > ASLEEP_S else 0.0
+            return late if late > PAUSED_S else 0.0
 
-    async def _expire(self, slept_s: float) -> None:
+    async def _expire(self, paused_s: float) -> None:
         """Fence all brokers whose sessions have expired, in one decision."""
         now = trio.current_time()
-        if slept_s:
+        if paused_s:
             logger.warning(
                 "this controller was paused for %.1f s; heartbeats missed in that time do not "
                 "fence brokers",
-                slept_s,
+                paused_s,
             )
             for session in self._sessions.values():
                 session.deadline = now + self._timeout_s
             return
-        over = [s for s in self._sessions.values() if s.deadline <= now]
-        for session in over:
+        expired = [s for s in self._sessions.values() if s.deadline <= now]
+        for session in expired:
             del self._sessions[session.broker_id]
-        if over:
-            await self._fence(over, "no heartbeat arrived within broker.session.timeout.ms")
+        if expired:
+            await self._fence(expired, "no heartbeat arrived within broker.session.timeout.ms")
 
-    async def _fence(self, sessions: Sequence[_Session], why: str) -> None:
-        gone = [(s.broker_id, s.broker_epoch) for s in sessions]
+    async def _fence(self, sessions: Sequence[_Session], reason: str) -> None:
+        brokers = [(s.broker_id, s.broker_epoch) for s in sessions]
         config = self._state.config
         try:
             fenced = await self._controller.submit(
-                OffLoopDecision(lambda: lambda image: fence_all(image, gone, config))
+                OffLoopDecision(lambda: lambda image: fence_brokers(image, brokers, config))
             )
         except KafkaError as e:
-            logger.info("brokers %s could not be fenced: %s", [i for i, _ in gone], e)
+            logger.info("brokers %s could not be fenced: %s", [i for i, _ in brokers], e)
             for session in sessions:  # try again, if this is still the controller
                 self._sessions.setdefault(session.broker_id, session)
-                session.deadline = trio.current_time() + FENCE_AGAIN_S
+                session.deadline = trio.current_time() + FENCE_RETRY_S
             self._changed.set()
             return
         for broker_id in fenced:
-            logger.warning("broker %d is fenced: %s", broker_id, why)
+            logger.warning("broker %d is fenced: %s", broker_id, reason)
 
     # --- probes ---
 
@@ -247,15 +247,15 @@ class HeartbeatManager:
         """Probe the broker's listener until its state is known, and fence the broker if it is
         gone."""
         try:
-            if await self._gone(session):
+            if await self._is_unreachable(session):
                 await self._fence([session], "it could not be reached at its address")
         finally:
             session.probing = False
 
-    async def _gone(self, session: _Session) -> bool:
+    async def _is_unreachable(self, session: _Session) -> bool:
         """Return True if no process listens at the broker's address, or a suspect does not respond;
         False if the broker sends a heartbeat again, or its session ends in another way."""
-        pause_s = PROBE_AGAIN_S
+        pause_s = PROBE_PAUSE_S_MIN
         while (endpoint := self._endpoint(session)) is not None:
             try:
                 channel = await self._peers.connect(
@@ -271,9 +271,9 @@ class HeartbeatManager:
                 # connection to watch.
                 channel.close()
                 session.suspect = False
-                pause_s = PROBE_ALIVE_S
+                pause_s = PROBE_PAUSE_S_MAX
             await trio.sleep(pause_s)
-            pause_s = min(2 * pause_s, PROBE_ALIVE_S)
+            pause_s = min(2 * pause_s, PROBE_PAUSE_S_MAX)
         return False
 
     def _endpoint(self, session: _Session) -> Endpoint | None:
@@ -294,15 +294,15 @@ def probed_endpoint(broker: BrokerImage, config: BrokerConfig) -> Endpoint | Non
     return wanted or next(iter(broker.endpoints), None)
 
 
-def fence_all(
-    image: MetadataImage, gone: Iterable[tuple[int, int]], config: BrokerConfig
+def fence_brokers(
+    image: MetadataImage, brokers: Iterable[tuple[int, int]], config: BrokerConfig
 ) -> Decision[Event, list[int]]:
     """Fence all these brokers, given as (id, epoch), in one decision. The reply has the ids of
     those that were not fenced yet."""
     fenced: list[int] = []
     decision: Decision[Event, list[int]] = Decision(reply=fenced)
     applied = 0
-    for broker_id, broker_epoch in gone:
+    for broker_id, broker_epoch in brokers:
         image = image.apply(decision.records[applied:])
         applied = len(decision.records)
         one = fence_broker(image, broker_id, broker_epoch, config)

@@ -33,7 +33,7 @@ class LeaderBalance:
         self._controller = controller
         self._state = state
         self._changed = trio.Event()
-        controller.commit_listeners.append(self._follow)
+        controller.commit_listeners.append(self._on_commit)
 
     async def run(self) -> None:
         """Balance leadership until cancelled."""
@@ -79,23 +79,23 @@ class LeaderBalance:
                         "unclean.leader.election.enable allows",
                         count,
                     )
-            allowed = False
-            while not allowed:
+            changed = False
+            while not changed:
                 await self._changed.wait()
                 self._changed = trio.Event()
                 before, seen = seen, self._controller.image.configs
-                allowed = _differ(before, seen)
+                changed = _has_changed(before, seen)
 
-    def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
+    def _on_commit(self, before: MetadataImage, image: MetadataImage) -> None:
         if before.configs is not image.configs:
             self._changed.set()
 
 
-def _differ(before: Configs, after: Configs) -> bool:
+def _has_changed(before: Configs, after: Configs) -> bool:
     """Return whether the config has changed for any resource."""
     found = changed_configs(before, after)
-    return any(_own(before, resource) != _own(after, resource) for resource in found)
+    return any(_value_of(before, resource) != _value_of(after, resource) for resource in found)
 
 
-def _own(configs: Configs, resource: ConfigResource) -> str | None:
+def _value_of(configs: Configs, resource: ConfigResource) -> str | None:
     return configs.get(resource, NO_CONFIGS).get(UNCLEAN)

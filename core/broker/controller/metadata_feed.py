@@ -48,7 +48,7 @@ class Snapshot(Struct, frozen=True):
     epoch: int
     """The controller epoch of the last event in the snapshot."""
     data: bytes
-    made_ms: int
+    created_ms: int
     """The time of its creation, in ms since 1970."""
 
 
@@ -65,7 +65,7 @@ class EventBatch(list[Event]):
         return self._values
 
     @property
-    def values_at_hand(self) -> list[bytes] | None:
+    def computed_values(self) -> list[bytes] | None:
         """The values of their records; None if they are not computed yet."""
         return self._values
 
@@ -91,12 +91,12 @@ class MetadataFeed:
         self._tail_bytes = tail_bytes
         self._tail: deque[_Append] = deque()
         self._bytes = 0
-        self._before = NO_EPOCH
+        self._epoch_before_tail = NO_EPOCH
         """The epoch of the event before the tail's first."""
         self._image = MetadataImage()
         self._snapshots: list[Snapshot] = []
-        self._dumping = trio.Lock()
-        self._moved = trio.Event()
+        self._snapshot_lock = trio.Lock()
+        self._changed = trio.Event()
         self._open = False
 
     @property
@@ -129,7 +129,7 @@ class MetadataFeed:
         if not known:
             self._tail.clear()
             self._bytes = 0
-            self._before = image.controller_epoch
+            self._epoch_before_tail = image.controller_epoch
             self._snapshots.clear()
         self._image = image
         self._open = True
@@ -138,7 +138,7 @@ class MetadataFeed:
         """Add an append that the store has: `events`, and the resulting `image`. Readers see all of
         it, or nothing until this call has finished."""
         first, epoch = self._image.offset, image.controller_epoch
-        values = events.values_at_hand if isinstance(events, EventBatch) else None
+        values = events.computed_values if isinstance(events, EventBatch) else None
         builder = BatchBuilder()
         values = map(encode, events) if values is None else values
         builder.extend(now_ms, (frame_record(None, value) for value in values))
@@ -148,7 +148,7 @@ class MetadataFeed:
         while self._bytes > self._tail_bytes and len(self._tail) > 1:
             gone = self._tail.popleft()
             self._bytes -= len(gone.data)
-            self._before = gone.epoch
+            self._epoch_before_tail = gone.epoch
         self._image = image
         self._wake()
 
@@ -177,43 +177,43 @@ class MetadataFeed:
             left -= len(append.data)
         return b"".join(found)
 
-    async def wait_beyond(self, offset: int, deadline: float) -> bool:
+    async def wait_for_event(self, offset: int, deadline: float) -> bool:
         """Wait until there is an event at `offset`. Returns False if `deadline` (seconds of trio's
         clock) or the end of the controller's term comes first."""
         with trio.CancelScope(deadline=deadline):
             while self._open and self.end_offset <= offset:
-                await self._moved.wait()
+                await self._changed.wait()
         return self._open and self.end_offset > offset
 
     async def snapshot(self, now_ms: int) -> Snapshot:
         """Return a snapshot from which `read` can continue: the newest or, if it is older than the
         tail, a new one."""
-        async with self._dumping:
+        async with self._snapshot_lock:
             newest = self.newest_snapshot
             if newest is not None and newest.end_offset >= self.start_offset:
                 return newest
             image = self._image
             data = await offload(snapshot.dump, image)
-            made = Snapshot(image.offset, image.controller_epoch, data, now_ms)
-            self._snapshots = [*self._snapshots, made][-SNAPSHOTS_KEPT:]
-            return made
+            newest = Snapshot(image.offset, image.controller_epoch, data, now_ms)
+            self._snapshots = [*self._snapshots, newest][-SNAPSHOTS_KEPT:]
+            return newest
 
     def find_snapshot(self, end_offset: int, epoch: int) -> Snapshot | None:
         """Return an earlier snapshot, or None if it is gone."""
-        for made in self._snapshots:
-            if (made.end_offset, made.epoch) == (end_offset, epoch):
-                return made
+        for known in self._snapshots:
+            if (known.end_offset, known.epoch) == (end_offset, epoch):
+                return known
         return None
 
     def _epoch_before(self, offset: int, at: int) -> int:
         """Return the epoch of the event before `offset`; `at` is the position of the append with
         `offset`."""
         if at < 0:
-            return self._before
+            return self._epoch_before_tail
         if self._tail[at].first < offset:
             return self._tail[at].epoch
-        return self._tail[at - 1].epoch if at else self._before
+        return self._tail[at - 1].epoch if at else self._epoch_before_tail
 
     def _wake(self) -> None:
-        moved, self._moved = self._moved, trio.Event()
-        moved.set()
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()

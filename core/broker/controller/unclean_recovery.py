@@ -28,12 +28,12 @@ from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplic
 
 logger = logging.getLogger("pk.controller")
 
-AGAIN_S: Final = 1.0
+RETRY_S: Final = 1.0
 """The pause after a failed decision, in seconds."""
-PATIENCE_S: Final = 2.0
+LOG_WAIT_S: Final = 2.0
 """A partition that waits longer than this, in seconds, is logged. Brokers that restart together
 need some time."""
-NAMED_MAX: Final = 5
+LOGGED_PARTITIONS_MAX: Final = 5
 """The number of partitions named in one log line."""
 
 
@@ -46,17 +46,17 @@ class UncleanRecovery:
         self._reports: dict[TopicIdPartition, dict[int, Report]] = {}
         self._since: dict[TopicIdPartition, float] = {}
         """The time at which this controller first learned that the partition waits."""
-        self._said: dict[TopicIdPartition, Verdict] = {}
+        self._logged: dict[TopicIdPartition, Verdict] = {}
         self._changed = trio.Event()
         self.waiting: dict[TopicIdPartition, Verdict] = {}
         """The partitions that have no leader until more is known, with the reasons."""
-        controller.commit_listeners.append(self._follow)
+        controller.commit_listeners.append(self._on_commit)
 
     def reports(self) -> dict[TopicIdPartition, dict[int, Report]]:
         """The current reports of logs."""
         return {key: dict(logs) for key, logs in self._reports.items()}
 
-    def take(self, request: PkReplicaLogsRequest, response: PkReplicaLogsResponse) -> None:
+    def add_reports(self, request: PkReplicaLogsRequest, response: PkReplicaLogsResponse) -> None:
         """Keep the accepted reports of a broker's request, after the controller has decided about
         it."""
         if response.error_code:
@@ -73,15 +73,15 @@ class UncleanRecovery:
         """Compare reported logs and elect leaders until cancelled."""
         self._reports.clear()
         self._since.clear()
-        self._said.clear()
+        self._logged.clear()
         self.waiting = {}
         while True:
             with trio.CancelScope(deadline=self._next_deadline()):
                 await self._changed.wait()
             self._changed = trio.Event()
-            self._forget()
+            self._drop_outdated()
             if self._reports:
-                await self._compare()
+                await self._compare_logs()
 
     def timed_out(self) -> frozenset[TopicIdPartition]:
         """Return the partitions that have waited for `unclean.recovery.timeout.ms`."""
@@ -99,11 +99,11 @@ class UncleanRecovery:
         """Return the next time at which something changes without news: a partition has waited long
         enough, or must be logged."""
         now = trio.current_time()
-        waits = (self._timeout_s, PATIENCE_S)
+        waits = (self._timeout_s, LOG_WAIT_S)
         due = (self._since[key] + wait for key in self.waiting for wait in waits)
         return min((at for at in due if at > now), default=inf)
 
-    def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
+    def _on_commit(self, before: MetadataImage, image: MetadataImage) -> None:
         """React to a change of brokers, configs or leaders."""
         if not self._reports:
             return
@@ -114,7 +114,7 @@ class UncleanRecovery:
         ):
             self._changed.set()
 
-    def _forget(self) -> None:
+    def _drop_outdated(self) -> None:
         """Drop outdated reports: those of other leader epochs, and those of partitions with a
         leader, except if a follower has stopped, or is damaged and not in sync again, or a replica
         has damaged segments."""
@@ -139,31 +139,31 @@ class UncleanRecovery:
                     del logs[node]
             if not logs:
                 del self._reports[key]
-        for known in (self._since, self._said, self.waiting):
+        for known in (self._since, self._logged, self.waiting):
             for key in [key for key in known if key not in self._reports]:
                 del known[key]
 
-    async def _compare(self) -> None:
+    async def _compare_logs(self) -> None:
         config = self._state.config
 
         def ask() -> Decide[dict[TopicIdPartition, Verdict]]:
-            reports, late = self.reports(), self.timed_out()
-            return lambda image: recover(image, reports, config, late)
+            reports, timed_out = self.reports(), self.timed_out()
+            return lambda image: recover(image, reports, config, timed_out)
 
         try:
             verdicts = await self._controller.submit(OffLoopDecision(ask))
         except KafkaError as e:
             logger.info("logs could not be compared: %s", e)
-            await trio.sleep(AGAIN_S)
+            await trio.sleep(RETRY_S)
             self._changed.set()
             return
         self.waiting = {k: v for k, v in verdicts.items() if v.leader == NO_LEADER}
         for key in self.waiting:
             self._since.setdefault(key, trio.current_time())
-        self._say_who_leads(verdicts)
-        self._say_who_waits()
+        self._log_elected(verdicts)
+        self._log_waiting()
 
-    def _say_who_leads(self, verdicts: dict[TopicIdPartition, Verdict]) -> None:
+    def _log_elected(self, verdicts: dict[TopicIdPartition, Verdict]) -> None:
         elected: dict[Verdict, list[TopicIdPartition]] = {}
         for key, verdict in verdicts.items():
             if verdict.leader != NO_LEADER:
@@ -172,31 +172,35 @@ class UncleanRecovery:
             if not verdict.lossy:
                 logger.info(
                     "%s: broker %d becomes leader, since its log is the longest",
-                    self._named(keys), verdict.leader,
+                    self._names(keys), verdict.leader,
                 )  # fmt: skip
                 continue
             logger.error(
                 "%s: broker %d becomes leader, and acknowledged records may be lost: %s",
-                self._named(keys), verdict.leader, verdict.why,
+                self._names(keys), verdict.leader, verdict.why,
             )  # fmt: skip
 
-    def _say_who_waits(self) -> None:
+    def _log_waiting(self) -> None:
         """Log the waiting partitions: once for each reason, in one line for all partitions with
         it."""
         now = trio.current_time()
-        found: dict[Verdict, list[TopicIdPartition]] = {}
+        waiting: dict[Verdict, list[TopicIdPartition]] = {}
         for key, verdict in self.waiting.items():
             waits_s = now - self._since.get(key, now)
-            if waits_s >= PATIENCE_S and self._said.get(key) != verdict:
-                self._said[key] = verdict
-                found.setdefault(verdict, []).append(key)
-        for verdict, keys in found.items():
+            if waits_s >= LOG_WAIT_S and self._logged.get(key) != verdict:
+                self._logged[key] = verdict
+                waiting.setdefault(verdict, []).append(key)
+        for verdict, keys in waiting.items():
             brokers = " and ".join(map(str, verdict.awaits))
             waits = f" until the log of broker {brokers} is known" if brokers else ""
-            logger.warning("%s: no leader%s: %s", self._named(keys), waits, verdict.why)
+            logger.warning("%s: no leader%s: %s", self._names(keys), waits, verdict.why)
 
-    def _named(self, keys: list[TopicIdPartition]) -> str:
+    def _names(self, keys: list[TopicIdPartition]) -> str:
         topics = self._controller.image.topics_by_id
         names = [f"{topics[k.topic_id].name}-{k.partition}" for k in keys if k.topic_id in topics]
-        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-        return ", ".join(names[:NAMED_MAX]) + more
+        more = (
+            f" and {len(names) - LOGGED_PARTITIONS_MAX} more"
+            if len(names) > LOGGED_PARTITIONS_MAX
+            else ""
+        )
+        return ", ".join(names[:LOGGED_PARTITIONS_MAX]) + more

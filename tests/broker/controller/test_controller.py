@@ -14,7 +14,7 @@ from group.brokers import NoPeers
 from meta.memory_store import MemoryLog, MemoryStore
 
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_client import FateUnknown
+from pk.core.broker.controller.controller_client import OutcomeUnknown
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
@@ -230,7 +230,7 @@ def test_after_a_failure_the_log_decides_what_happened(moment: str, happened: in
         async with running(Watched(log)) as one:
             one.store.failing[moment] = 1
             error = await error_of(one)
-            assert isinstance(error, FateUnknown) and error.code == ErrorCode.REQUEST_TIMED_OUT
+            assert isinstance(error, OutcomeUnknown) and error.code == ErrorCode.REQUEST_TIMED_OUT
             await one.ended.wait()
             assert (await error_of(one)).code == ErrorCode.NOT_CONTROLLER
             assert one.controller.image.producer_id_next == 0, "no answer says what is not known"
@@ -434,7 +434,9 @@ def test_the_feed_has_what_the_store_has() -> None:
             assert values == log.records
             one.store.failing["append"] = 1
             await error_of(one)
-            assert not await feed.wait_beyond(feed.end_offset, float("inf")), "no caller waits on"
+            assert not await feed.wait_for_event(feed.end_offset, float("inf")), (
+                "no caller waits on"
+            )
             await one.ended.wait()
             await one.reopen()
             assert feed.start_offset == 0 and feed.end_offset == one.controller.image.offset

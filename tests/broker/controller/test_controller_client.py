@@ -13,12 +13,12 @@ import trio.testing
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.controller.client_identity import host_of, principal_of
 from pk.core.broker.controller.controller_client import (
-    AnswerHere,
+    AnswerLocally,
     Client,
     ControllerClient,
-    FateUnknown,
     Forwarded,
-    says,
+    OutcomeUnknown,
+    has_error,
 )
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.requests.context import Context
@@ -107,13 +107,13 @@ class Here:
         self.own = Own()
         self.client = self.client_with(self._answer)
 
-    def client_with(self, answer: AnswerHere) -> ControllerClient:
+    def client_with(self, answer: AnswerLocally) -> ControllerClient:
         """A client whose controller in this process, if it is active, gives this answer."""
         return ControllerClient(
             self.controllers,
             self.controllers,
             controller=self.own,
-            answer_here=answer,
+            answer_locally=answer,
             request_bytes_max=100_000,
         )
 
@@ -280,7 +280,7 @@ def test_a_controller_that_says_nothing_is_left_when_another_is_named() -> None:
         here.controllers.at = "a"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(move)
-            with pytest.raises(FateUnknown):
+            with pytest.raises(OutcomeUnknown):
                 await here.forward(timeout_ms=60_000)
 
     run(main)
@@ -308,7 +308,7 @@ def test_a_nodes_own_request_survives_its_own_controllers_fall() -> None:
     async def main(here: Here) -> None:
         async def falls(client: Client | None, request: Any) -> Any:
             here.own.active = False
-            raise FateUnknown("the store is gone")
+            raise OutcomeUnknown("the store is gone")
 
         here.own.active = True
         here.client = here.client_with(falls)
@@ -326,7 +326,7 @@ def test_the_time_runs_out_with_the_reason() -> None:
             with pytest.raises(KafkaError, match=reason) as caught:
                 await here.ask(3_000)
             assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
-            assert not isinstance(caught.value, FateUnknown)
+            assert not isinstance(caught.value, OutcomeUnknown)
             assert trio.current_time() - started == pytest.approx(3)
 
     run(main)
@@ -370,7 +370,7 @@ def test_a_clients_request_is_sent_again_only_where_nothing_happened() -> None:
         asked = len(here.controllers.asked)
         for answer in (dies, opens(ErrorCode.REQUEST_TIMED_OUT)):
             here.controllers.hosts["b"] = answer
-            with pytest.raises(FateUnknown):
+            with pytest.raises(OutcomeUnknown):
                 await here.forward()
             asked += 1
             assert len(here.controllers.asked) == asked, "once"
@@ -406,7 +406,7 @@ def test_a_link_that_is_closed_ends_what_is_under_way() -> None:
         async with trio.open_nursery() as nursery:
 
             async def ask() -> None:
-                with pytest.raises(FateUnknown):
+                with pytest.raises(OutcomeUnknown):
                     await here.forward()
 
             nursery.start_soon(ask)
@@ -419,7 +419,7 @@ def test_a_link_that_is_closed_ends_what_is_under_way() -> None:
 
 def test_errors_are_found_where_responses_have_them() -> None:
     refused = CreateTopicsResponse(topics=[CreatableTopicResult(error_code=41)])
-    assert says(refused, ErrorCode.NOT_CONTROLLER)
-    assert not says(refused, ErrorCode.REQUEST_TIMED_OUT)
-    assert says(AllocateProducerIdsResponse(error_code=7), ErrorCode.REQUEST_TIMED_OUT)
-    assert not says(CreateTopicsResponse(), ErrorCode.NOT_CONTROLLER)
+    assert has_error(refused, ErrorCode.NOT_CONTROLLER)
+    assert not has_error(refused, ErrorCode.REQUEST_TIMED_OUT)
+    assert has_error(AllocateProducerIdsResponse(error_code=7), ErrorCode.REQUEST_TIMED_OUT)
+    assert not has_error(CreateTopicsResponse(), ErrorCode.NOT_CONTROLLER)

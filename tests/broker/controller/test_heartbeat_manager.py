@@ -97,7 +97,9 @@ class Watched:
     def heartbeats(self, *nodes: int) -> None:
         """Heartbeats over the connections 10 + node."""
         for node in nodes:
-            self.manager.heard(node, self.controller.image.brokers[node].broker_epoch, 10 + node)
+            self.manager.record_heartbeat(
+                node, self.controller.image.brokers[node].broker_epoch, 10 + node
+            )
 
     def breaks(self, node: int) -> None:
         self.manager.disconnected(10 + node)

@@ -151,14 +151,14 @@ def test_a_new_controller_goes_on_behind_what_the_store_had() -> None:
 def test_waiting_ends_with_news_with_time_and_with_the_leadership() -> None:
     async def main() -> None:
         feed = started()
-        assert await feed.wait_beyond(0, trio.current_time())
+        assert await feed.wait_for_event(0, trio.current_time())
         before = trio.current_time()
-        assert not await feed.wait_beyond(1, before + 5)
+        assert not await feed.wait_for_event(1, before + 5)
         assert trio.current_time() == before + 5
         outcomes: list[bool] = []
 
         async def wait(offset: int) -> None:
-            outcomes.append(await feed.wait_beyond(offset, before + 60))
+            outcomes.append(await feed.wait_for_event(offset, before + 60))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait, 1)
