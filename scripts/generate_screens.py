@@ -151,7 +151,7 @@ def draw(name: str, title: str, screen: Terminal, lines: int) -> None:
 
 def style_of(cell: object) -> Style:
     """Return a cell's colors and weight in rich's syntax."""
-    fg, bg = (_colour(getattr(cell, which)) for which in ("fg", "bg"))
+    fg, bg = (_color(getattr(cell, which)) for which in ("fg", "bg"))
     return Style(
         color=fg,
         bgcolor=bg,
@@ -161,7 +161,7 @@ def style_of(cell: object) -> Style:
     )
 
 
-def _colour(name: str) -> str | None:
+def _color(name: str) -> str | None:
     if name == "default":
         return None
     if _RGB.fullmatch(name):

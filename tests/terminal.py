@@ -223,7 +223,7 @@ class Terminal:
         """The cell at this position: `data`, `fg`, `bg`, `bold`, `reverse`, `underscore`."""
         return self.screen_of.buffer[line][column]
 
-    def colour_of(self, text: str) -> Any:
+    def color_of(self, text: str) -> Any:
         """The first cell of the first occurrence of `text` on the screen."""
         for y, line in enumerate(self.screen_of.display):
             if (x := line.find(text)) >= 0:
@@ -231,7 +231,7 @@ class Terminal:
         raise AssertionError(f"{text!r} is not on the screen:\n{self.screen()}")
 
     @property
-    def colours(self) -> set[str]:
+    def colors(self) -> set[str]:
         """The colors of all text and backgrounds on the screen, without the default ones."""
         cells = (cell for line in self.screen_of.buffer.values() for cell in line.values())
         return {c for cell in cells for c in (cell.fg, cell.bg)} - {"default"}
@@ -361,7 +361,7 @@ class Terminal:
             found.append("the cursor is hidden")
         found += [name for mode, name in _LEFT_ON.items() if mode in screen.private_modes]
         if (screen.cursor.attrs.fg, screen.cursor.attrs.bg) != ("default", "default"):
-            found.append("a colour is on")
+            found.append("a color is on")
         return found
 
     def close(self) -> None:
@@ -495,7 +495,7 @@ class Shown(NamedTuple):
     stream: pyte.HistoryScreen
 
     @property
-    def colours(self) -> set[str]:
+    def colors(self) -> set[str]:
         cells = (cell for line in self.stream.buffer.values() for cell in line.values())
         return {c for cell in cells for c in (cell.fg, cell.bg)} - {"default"}
 

@@ -60,7 +60,7 @@ def log_words(state: r.ReplicaLogState, why: str = "") -> str:
 def damage_words(damage: int) -> str:
     """The damage to a log in words."""
     try:
-        return Damage(damage).words
+        return Damage(damage).description
     except ValueError:
         return f"damage {damage}"
 

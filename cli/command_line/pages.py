@@ -133,7 +133,7 @@ pk keeps no secret in a file and takes none on the command line. A profile names
   [profiles.prod]
   bootstrap = "k1:9092,k2:9092"
   guard = "type-name"
-  colour = "red"
+  color = "red"
   cluster_id = "4L6g3nShT-eMCtK--X86sw"
   [profiles.prod.properties]
   "client.rack" = "eu-1"

@@ -38,11 +38,11 @@ def filled(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
-def prose(explanation: Explanation, width: int, *, colour: bool, bad: bool) -> str:
+def prose(explanation: Explanation, width: int, *, color: bool, bad: bool) -> str:
     """An explanation as text: the verdict, the evidence in two columns, the commands to copy."""
     room = max(min(width, _PROSE), 40)
     lines = filled(explanation.verdict, room)
-    if colour:
+    if color:
         tone = "bold red" if bad else "bold green"
         lines = [styled(line, tone) for line in lines]
     lines.append("")
@@ -58,5 +58,5 @@ def prose(explanation: Explanation, width: int, *, colour: bool, bad: bool) -> s
         lines.append("")
         for command in explanation.next:
             # Commands are not wrapped, so that they can be copied.
-            lines.append(f"  $ {styled(command, 'bold') if colour else command}")
+            lines.append(f"  $ {styled(command, 'bold') if color else command}")
     return "".join(f"{line}\n" for line in lines)

@@ -72,7 +72,7 @@ class OutputOptions(NamedTuple):
     where: str | None = None
     limit: int | None = None
     terminal: bool = False
-    colour: bool = False
+    color: bool = False
     width: int = 80
 
     @property
@@ -272,8 +272,8 @@ def terminal_table(
         [column.right or column.whole for column in listing.columns],
         cells_of(listing, terminal=True),
         options.width,
-        codes=options.colour or lit is not None,
-        colour=options.colour,
+        codes=options.color or lit is not None,
+        color=options.color,
         style=None if style is None else lambda i: style(rows[i]),
         lit=lit,
     )

@@ -157,7 +157,7 @@ class Context:
             where=values.get("where"),
             limit=values.get("limit"),
             terminal=self.streams.out_terminal,
-            colour=self.streams.colour,
+            color=self.streams.color,
             width=self.streams.width,
         )
 
@@ -359,13 +359,13 @@ class Context:
     def painted(self, text: str) -> str:
         """Color the cluster's name in `text`, for standard error, as its profile says."""
         profile = self._settings.profile if self._settings else None
-        if profile is None or profile.colour is None or not self.streams.err_colour:
+        if profile is None or profile.color is None or not self.streams.err_color:
             return text
         import re
 
         # The name may be wrapped, too.
         name = re.escape(self.settings.cluster_name).replace(r"\ ", r"\s")
-        style = f"bold {profile.colour}"
+        style = f"bold {profile.color}"
         return re.sub(name, lambda found: styled(found[0], style), text)
 
     async def ask(self, prompt: str) -> str:

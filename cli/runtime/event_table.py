@@ -70,6 +70,6 @@ class EventTable:
             return
         for row in listing.rows:
             text = self._line([cell.show(row) for cell in self._cells])
-            if self._options.colour:
+            if self._options.color:
                 text = styled(text, self._style(row))
             self._context.write(f"{text}\n".encode(errors="surrogateescape"))

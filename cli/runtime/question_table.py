@@ -25,7 +25,7 @@ def say_table(context: Context, listing: Listing) -> None:
         where=None,
         limit=None,
         terminal=context.streams.err_terminal,
-        colour=context.streams.err_colour,
+        color=context.streams.err_color,
         width=context.streams.err_width,
     )
     context.say(render(listing, look).decode(errors="replace").rstrip("\n"))

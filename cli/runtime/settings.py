@@ -3,11 +3,11 @@ defaults, in that order."""
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.runtime.paths import user_dir
-from pk.cli.terminal.styles import COLOURS
+from pk.cli.terminal.styles import COLORS
 from pk.core.nearest import did_you_mean
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -15,10 +15,12 @@ GUARDS = ("none", "confirm", "type-name", "insist", "readonly")
 """The guards, from the weakest to the strongest."""
 
 DEFAULT_GUARD = "confirm"
+FORMER_COLOR: Final = "colour"
+"""The name of the key `color` in profiles that older versions have written."""
 KEYS = (
     "bootstrap",
     "guard",
-    "colour",
+    "color",
     "cluster_id",
     "properties",
     "secrets",
@@ -37,7 +39,7 @@ class Profile(NamedTuple):
     bootstrap: str | None = None
     properties: Mapping[str, str] = {}
     guard: str = DEFAULT_GUARD
-    colour: str | None = None
+    color: str | None = None
     cluster_id: str | None = None
     """The id of the expected cluster; commands refuse to run on another one."""
 
@@ -124,10 +126,13 @@ def profile_in(tables: dict[str, Any], name: str, path: str) -> Profile:
         raise CommandError(
             f"{path}: the guard of {whose} must be one of {', '.join(GUARDS)}, not {guard!r}."
         )
-    colour = table.get("colour")
-    if colour is not None and colour not in COLOURS:
+    if FORMER_COLOR in table:
+        table = {"color": table[FORMER_COLOR], **table}
+        del table[FORMER_COLOR]
+    color = table.get("color")
+    if color is not None and color not in COLORS:
         raise CommandError(
-            f"{path}: the colour of {whose} must be one of {', '.join(COLOURS)}, not {colour!r}."
+            f"{path}: the color of {whose} must be one of {', '.join(COLORS)}, not {color!r}."
         )
     unknown = [key for key in table if key not in KEYS]
     if unknown:
@@ -140,7 +145,7 @@ def profile_in(tables: dict[str, Any], name: str, path: str) -> Profile:
         _string(path, table, "bootstrap", whose),
         {key: _text(value) for key, value in properties.items()},
         guard,
-        colour,
+        color,
         _string(path, table, "cluster_id", whose),
         {key: check_secret(key, str(source)) for key, source in secrets.items()},
         _string(path, table, "schema_registry", whose),

@@ -129,7 +129,7 @@ def _options(context: Context) -> OutputOptions:
     except Unusable:
         streams = context.streams
         return OutputOptions(
-            terminal=streams.out_terminal, colour=streams.colour, width=streams.width
+            terminal=streams.out_terminal, color=streams.color, width=streams.width
         )
 
 

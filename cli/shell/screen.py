@@ -11,7 +11,7 @@ from pk.cli.shell.lines import raise_interrupt
 from pk.cli.shell.words import joined
 from pk.cli.terminal.stdin import wait_for_input
 from pk.cli.terminal.streams import Streams
-from pk.cli.terminal.styles import COLOURS
+from pk.cli.terminal.styles import COLORS
 from pk.cli.terminal.text import cut_middle
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
         room += 3 + len(facts.pop()[0])
     name = f" {cut_middle(cluster, max(room, 1))} "
     parts: StyleAndTextTuples = [
-        (f"class:cluster.{profile.colour}" if profile and profile.colour else "class:cluster", name)
+        (f"class:cluster.{profile.color}" if profile and profile.color else "class:cluster", name)
     ]
     if guard:
         parts.append(("class:guard", guard))
@@ -109,9 +109,9 @@ def _style_rules() -> dict[str, str]:
         "bad": "bg:ansired fg:ansiwhite bold",
         "poor": "bg:ansiyellow fg:ansiblack",
     }
-    for colour in COLOURS:
-        text = "ansiwhite" if colour in ("red", "blue", "magenta") else "ansiblack"
-        rules[f"cluster.{colour}"] = f"bg:ansi{colour} fg:{text} bold"
+    for color in COLORS:
+        text = "ansiwhite" if color in ("red", "blue", "magenta") else "ansiblack"
+        rules[f"cluster.{color}"] = f"bg:ansi{color} fg:{text} bold"
     return rules
 
 
@@ -152,8 +152,8 @@ def _read_with_editor(shell: "Shell") -> None:
 
     def message() -> "FormattedText":
         profile = shell.settings.profile
-        colour = profile.colour if profile else None
-        style = "" if plain else f"bold ansi{colour}" if colour else "bold"
+        color = profile.color if profile else None
+        style = "" if plain else f"bold ansi{color}" if color else "bold"
         where, failed, end = prompt_parts(shell)
         return FormattedText(
             [(style, where), ("" if plain else "bold ansired", failed), (style, end)]

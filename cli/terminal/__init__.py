@@ -1,1 +1,1 @@
-"""Terminal input and output: tables, colours, progress, keys and signals."""
+"""Terminal input and output: tables, colors, progress, keys and signals."""

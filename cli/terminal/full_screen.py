@@ -21,7 +21,7 @@ import trio
 
 from pk.cli.terminal.app_thread import AppThread
 from pk.cli.terminal.streams import Streams
-from pk.cli.terminal.styles import COLOURS
+from pk.cli.terminal.styles import COLORS
 from pk.cli.terminal.suspend import Suspendable
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class FullScreen:
         from prompt_toolkit.layout import FormattedTextControl, Layout, Window
         from prompt_toolkit.output import ColorDepth, create_output
 
-        coloured = self._streams.colour
+        colored = self._streams.color
         with ExitStack() as stack:
             typed = self._streams.in_terminal
             self._thread.app = app = Application[None](
@@ -168,7 +168,7 @@ class FullScreen:
                 key_bindings=self._keys(),
                 full_screen=True,
                 include_default_pygments_style=False,
-                color_depth=ColorDepth.DEPTH_4_BIT if coloured else ColorDepth.DEPTH_1_BIT,
+                color_depth=ColorDepth.DEPTH_4_BIT if colored else ColorDepth.DEPTH_1_BIT,
                 terminal_size_polling_interval=None,
                 input=create_input() if typed else stack.enter_context(create_pipe_input()),
                 output=create_output(stdout=cast("TextIO", _Out(self._streams))),
@@ -246,7 +246,7 @@ class FullScreen:
 
 def _styled(style: str) -> str:
     """A style in prompt-toolkit's syntax."""
-    return " ".join(f"ansi{word}" if word in COLOURS else word for word in style.split())
+    return " ".join(f"ansi{word}" if word in COLORS else word for word in style.split())
 
 
 class _Out(io.TextIOBase):

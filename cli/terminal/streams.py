@@ -26,8 +26,8 @@ class Streams:
         self.in_terminal = _is_terminal(self.stdin)
 
     @property
-    def colour(self) -> bool:
-        """Whether standard output supports colours."""
+    def color(self) -> bool:
+        """Whether standard output supports colors."""
         return (
             self.out_terminal
             and not os.environ.get("NO_COLOR")
@@ -35,8 +35,8 @@ class Streams:
         )
 
     @property
-    def err_colour(self) -> bool:
-        """Whether standard error supports colours."""
+    def err_color(self) -> bool:
+        """Whether standard error supports colors."""
         return self.err_redraws and not os.environ.get("NO_COLOR")
 
     @property

@@ -18,17 +18,17 @@ _CODES: Final = {
     "cyan": "36",
 }
 
-COLOURS: Final = tuple(word for word, code in _CODES.items() if code.startswith("3"))
+COLORS: Final = tuple(word for word, code in _CODES.items() if code.startswith("3"))
 """All colors, including those for profiles."""
 
 RESET: Final = "\x1b[0m"
 
 
-def codes_of(style: str | None, *, colour: bool = True) -> str:
-    """The numbers of a style's escape sequence, such as `1;33`; without `colour`, only those that
+def codes_of(style: str | None, *, color: bool = True) -> str:
+    """The numbers of a style's escape sequence, such as `1;33`; without `color`, only those that
     are not colors."""
     found = [_CODES[word] for word in (style or "").split()]
-    return ";".join(code for code in found if colour or not code.startswith("3"))
+    return ";".join(code for code in found if color or not code.startswith("3"))
 
 
 def with_codes(text: str, numbers: str) -> str:
@@ -36,6 +36,6 @@ def with_codes(text: str, numbers: str) -> str:
     return f"\x1b[{numbers}m{text}{RESET}" if numbers and text else text
 
 
-def styled(text: str, style: str | None, *, colour: bool = True) -> str:
+def styled(text: str, style: str | None, *, color: bool = True) -> str:
     """`text` in a style, for a terminal."""
-    return with_codes(text, codes_of(style, colour=colour))
+    return with_codes(text, codes_of(style, color=color))

@@ -182,7 +182,7 @@ def laid_out(
     room: int,
     *,
     codes: bool = False,
-    colour: bool = False,
+    color: bool = False,
     style: Callable[[int], str | None] | None = None,
     lit: Callable[[int, int], bool] | None = None,
 ) -> str:
@@ -191,12 +191,12 @@ def laid_out(
 
     If not even the numbers fit, each row is shown upright, with a line for each column, as with
     `\G` in the shell. If `codes`, the heading is bold and rows have their `style` (`bold yellow`),
-    without colors unless `colour`; `lit` says whether the cell in a row and a column is
+    without colors unless `color`; `lit` says whether the cell in a row and a column is
     highlighted.
     """
     cells = _Cells(heads, right, whole, rows, room)
     own_codes = [
-        codes_of(style(i), colour=colour) if codes and style is not None else ""
+        codes_of(style(i), color=color) if codes and style is not None else ""
         for i in range(len(rows))
     ]
     if rows and room_of(cells.widths) > room:

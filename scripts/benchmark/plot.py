@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs" / "figures"
-COLOURS = ("#3f51b5", "#9e9e9e")
+COLORS = ("#3f51b5", "#9e9e9e")
 SYSTEMS = (("pk", "pk"), ("apache", "Apache Kafka"))
 OF_BROKERS = ("librdkafka", "Java perf tool", "/proc")
 """The clients in the rows that compare brokers. The other rows compare tools, each with both
@@ -72,7 +72,7 @@ def draw(unit: str, rows: list[dict[str, Any]], below: str) -> str:
     style = Style(
         background="#ffffff",
         plot_background="#ffffff",
-        colors=COLOURS,
+        colors=COLORS,
         font_family="system-ui, sans-serif",
         title_font_size=15,
         label_font_size=12,

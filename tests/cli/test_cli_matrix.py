@@ -456,7 +456,7 @@ def assert_fits(shown: Shown, width: int) -> None:
     assert not wide, wide
 
 
-NO_COLOUR = (
+NO_COLOR = (
     "topics list",
     "cluster health",
     "doctor --fail-on never",
@@ -465,9 +465,9 @@ NO_COLOUR = (
 )
 
 
-@pytest.mark.parametrize("words", NO_COLOUR)
+@pytest.mark.parametrize("words", NO_COLOR)
 @pytest.mark.parametrize("setting", ["NO_COLOR=1", "TERM=dumb"])
-def test_without_colour(
+def test_without_color(
     words: str, setting: str, pk_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", pk_world.bootstrap)
@@ -475,7 +475,7 @@ def test_without_colour(
     monkeypatch.setenv(*setting.split("="))
     shown = on_terminal(main, pk_world.words(Case(words), tmp_path))
     assert shown.code == 0
-    assert not ESCAPE.search(shown.raw) and not shown.colours
+    assert not ESCAPE.search(shown.raw) and not shown.colors
 
 
 # Stored screens

@@ -603,7 +603,7 @@ def test_the_gravest_come_first_and_fit_the_terminal() -> None:
         for severity, name in ((NOTE, "a"), (ERROR, "b"), (WARNING, "c"))
     ]
     found = sorted(findings, key=lambda f: SEVERITIES.index(f.severity))
-    text = cards(found, 80, colour=False)
+    text = cards(found, 80, color=False)
     assert text.index("ERROR") < text.index("WARNING") < text.index("NOTE")
     assert max(map(len, text.splitlines())) <= 80
 
@@ -765,7 +765,7 @@ def test_on_a_terminal(
     assert one.end() == 0
     text = one.screen()
     assert "WARNING  groups-without-members" in text and "$ pk why lag" in text
-    assert one.colour_of("WARNING").fg == "brown"
+    assert one.color_of("WARNING").fg == "brown"
     assert one.traces() == []
 
 

@@ -58,7 +58,7 @@ def test_names_in_tables_and_sentences_are_inert(at: Run, fresh: Fresh) -> None:
     assert at("groups", "describe", group, "-f", "json").json[0]["group"] == group
 
 
-def test_our_own_lines_and_colours_stay() -> None:
+def test_our_own_lines_and_colors_stay() -> None:
     ours = "one\ttwo\n\x1b[1;31mthree\x1b[0m"
     assert escaped_lines(ours) == ours
     assert escaped_lines("\x1b[2J\x1b]0;a\x07") == r"\x1b[2J\x1b]0;a\x07"

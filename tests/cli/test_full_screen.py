@@ -68,9 +68,9 @@ def test_a_sequence_that_is_unknown_is_no_keys(terminal: Open) -> None:
     assert (screen.end(), screen.traces()) == (0, [])
 
 
-def test_colours_and_lines_that_are_too_long(terminal: Open) -> None:
+def test_colors_and_lines_that_are_too_long(terminal: Open) -> None:
     screen = echo(terminal)
-    assert screen.colours == {"red", "green"}
+    assert screen.colors == {"red", "green"}
     lines = screen.screen().splitlines()
     assert lines[2:] == ["x" * 80, "not UTF-8: \N{REPLACEMENT CHARACTER}"]
     assert b"\xff" in screen.output  # the terminal gets the byte
@@ -79,8 +79,8 @@ def test_colours_and_lines_that_are_too_long(terminal: Open) -> None:
     screen.keys("q")
     assert (screen.end(), screen.traces()) == (0, [])
     plain = echo(terminal, NO_COLOR="1")
-    assert not plain.colours
-    assert plain.colour_of("80x24").reverse and plain.colour_of("80x24").bold
+    assert not plain.colors
+    assert plain.color_of("80x24").reverse and plain.color_of("80x24").bold
     plain.keys("q")
     assert plain.end() == 0
 

@@ -68,9 +68,9 @@ def test_wide_shows_every_column() -> None:
     ]
 
 
-def test_a_terminal_s_table_fits_and_has_no_colour_where_none_is_wanted() -> None:
+def test_a_terminal_s_table_fits_and_has_no_color_where_none_is_wanted() -> None:
     long = Listing(COLUMNS, [{"topic": "t" * 200, "partitions": 1, "isr": [1], "internal": False}])
-    text = shown(OutputOptions(terminal=True, colour=False, width=80), long)
+    text = shown(OutputOptions(terminal=True, color=False, width=80), long)
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
     assert text.count("t") == 200
@@ -225,16 +225,16 @@ def test_thousands_of_rows_are_laid_out_at_a_few_calls_each() -> None:
 
     sys.setprofile(count)
     try:
-        text = shown(OutputOptions(terminal=True, colour=True, width=80), listing)
+        text = shown(OutputOptions(terminal=True, color=True, width=80), listing)
     finally:
         sys.setprofile(None)
     assert (len(text.splitlines()), text.count("\x1b[31m")) == (502, 1)
     assert calls < 30 * len(rows)
 
 
-def test_colour_on_a_terminal() -> None:
+def test_color_on_a_terminal() -> None:
     listing = LISTING._replace(style=lambda row: "red" if row["topic"] == "a" else None)
-    assert "\x1b[31m" in shown(OutputOptions(terminal=True, colour=True, width=80), listing)
+    assert "\x1b[31m" in shown(OutputOptions(terminal=True, color=True, width=80), listing)
 
 
 def test_json_has_every_column_whatever_the_table_shows() -> None:

@@ -344,9 +344,7 @@ def test_a_stale_pid_file_is_no_broker(pk: Run, tmp_path: Path) -> None:
 
 def test_profiles(pk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pk("profile", "list", "-f", "json").json == []
-    added = pk(
-        "profile", "add", "dev", "-b", "127.0.0.1:1", "-X", "client.id=me", "--colour", "red"
-    )
+    added = pk("profile", "add", "dev", "-b", "127.0.0.1:1", "-X", "client.id=me", "--color", "red")
     assert added.code == 0
     pk("profile", "add", "other", "-b", "127.0.0.1:2")
     assert "127.0.0.1:1" in pk("topics", "list", "--profile", "dev").err

@@ -290,7 +290,7 @@ def test_a_missing_topic_is_asked_about(
     assert one.end() == 0
 
 
-def test_json_that_is_wrong_is_not_sent_also_without_colour(
+def test_json_that_is_wrong_is_not_sent_also_without_color(
     terminal: Start, at: Run, kafka: Kafka, topic: str
 ) -> None:
     one = edit(terminal, kafka, topic, "--json", NO_COLOR="1")
@@ -300,7 +300,7 @@ def test_json_that_is_wrong_is_not_sent_also_without_colour(
     one.wait_for("Ctrl-D ends")
     one.line('{"a": true}')
     one.wait_for(ACKNOWLEDGED)
-    assert one.colours == set()
+    assert one.colors == set()
     one.keys("ctrl-d")
     assert one.end() == 0
     assert values(at, topic) == ['{"a": true}']

@@ -50,6 +50,15 @@ def secured() -> Iterator[PkBroker]:
         yield broker
 
 
+def test_a_file_of_an_older_version_has_the_color_under_its_former_name(pk: Run) -> None:
+    assert pk("profile", "add", "prod", "-b", "k1:9092").code == 0
+    file_of().write_text(file_of().read_text() + 'colour = "red"\n')
+    assert pk("profile", "show", "prod", "-f", "json").json[0]["color"] == "red"
+    assert pk("profile", "add", "prod", "--color", "blue").code == 0
+    assert pk("profile", "show", "prod", "-f", "json").json[0]["color"] == "blue"
+    assert "colour" not in file_of().read_text()
+
+
 def test_a_profile_s_life(pk: Run) -> None:
     assert pk("profile", "add", "prod", "-b", "k1:9092", "--guard", "type-name").code == 0
     assert pk("profile", "add", "prod", "--colour", "red", "-X", "client.id=ops").code == 0
@@ -58,7 +67,7 @@ def test_a_profile_s_life(pk: Run) -> None:
         "profile": "prod",
         "bootstrap": "k1:9092",
         "guard": "type-name",
-        "colour": "red",
+        "color": "red",
         "chosen": False,
         "cluster_id": None,
         "properties": {"client.id": "ops"},
@@ -103,7 +112,7 @@ def test_a_guard_is_not_lowered_without_an_answer(pk: Run) -> None:
         return on_terminal(main, ("profile", "add", "prod", *words), typed=typed)
 
     pk("profile", "add", "prod", "-b", "k1:9092", "--guard", "readonly")
-    for words in (("--guard", "none"), ("--guard", "insist", "--colour", "red")):
+    for words in (("--guard", "none"), ("--guard", "insist", "--color", "red")):
         refused = pk("profile", "add", "prod", *words)
         assert refused.code == 5 and "-y makes the change without asking" in refused.err
         assert guard() == "readonly"
@@ -148,7 +157,7 @@ def test_comments_in_the_file_survive(pk: Run) -> None:
             "must be one of none, confirm, type-name, insist, readonly",
         ),
         ("[profiles.p]\ngaurd = 'none'", "has no key 'gaurd'; did you mean guard?"),
-        ("[profiles.p]\ncolour = 'mauve'", "must be one of red"),
+        ("[profiles.p]\ncolor = 'mauve'", "must be one of red"),
         (
             "[profiles.p.secrets]\n'a' = 'hunter2'",
             "must come from prompt, keyring or command:WORDS",
@@ -412,10 +421,10 @@ def test_a_type_name_guard_wants_the_name(
 ) -> None:
     topic = fresh("guard")
     at("topics", "create", topic)
-    at("profile", "add", "typed", "-b", kafka.bootstrap, "--guard", "type-name", "--colour", "red")
+    at("profile", "add", "typed", "-b", kafka.bootstrap, "--guard", "type-name", "--color", "red")
     first = terminal("topics", "delete", topic, "--profile", "typed")
     first.wait_for(f"Type {topic} to continue:")
-    assert first.colour_of("typed (").fg == "red"
+    assert first.color_of("typed (").fg == "red"
     first.send("yes\r")
     assert first.end() == 5
     second = terminal("topics", "delete", topic, "--profile", "typed")

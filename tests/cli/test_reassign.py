@@ -266,7 +266,7 @@ def test_a_cluster_silent_from_the_start_of_the_watch_is_reported(
     assert "(no answer for 3 s: refused)" in said.getvalue()
 
 
-def test_without_colours_progress_stays_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_colors_progress_stays_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     said = Tty()

@@ -182,7 +182,7 @@ def test_records_and_files_are_watched_too(shell: Session, at: Run, kafka: Kafka
 
     def lit(text: str) -> bool:
         at("produce", topic, "-p", "0", stdin=b"more-%d\n" % next(numbers))
-        return "<more-" in text and one.colour_of("<more-").reverse
+        return "<more-" in text and one.color_of("<more-").reverse
 
     one.wait_for(lit)
     one.keys("ctrl-c")
@@ -413,7 +413,7 @@ def test_a_dumb_terminal_gets_lines(kafka: Kafka, terminal: Start, fresh: Fresh)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 10)])
-def test_no_colour_and_any_size(kafka: Kafka, terminal: Start, size: tuple[int, int]) -> None:
+def test_no_color_and_any_size(kafka: Kafka, terminal: Start, size: tuple[int, int]) -> None:
     columns, lines = size
     one = terminal("shell", "-b", kafka.bootstrap, columns=columns, lines=lines, NO_COLOR="1")
     one.wait_for(">")
@@ -421,7 +421,7 @@ def test_no_colour_and_any_size(kafka: Kafka, terminal: Start, size: tuple[int, 
     one.wait_for("has no command")
     one.send("topics ")
     one.wait_for("describe")
-    assert one.colours == set()
+    assert one.colors == set()
     one.resize(100, 30)
     one.keys("ctrl-u", "groups ")
     one.wait_for(lambda text: "reset-offsets" in text and len(text.splitlines()) == 30)
@@ -430,12 +430,12 @@ def test_no_colour_and_any_size(kafka: Kafka, terminal: Start, size: tuple[int, 
 def test_a_profile_is_seen_and_can_be_changed(
     kafka: Kafka, at: Run, terminal: Start, tmp_path: Path
 ) -> None:
-    at("profile", "add", "prod", "-b", kafka.bootstrap, "--colour", "red", "--guard", "readonly")
+    at("profile", "add", "prod", "-b", kafka.bootstrap, "--color", "red", "--guard", "readonly")
     at("profile", "add", "play", "-b", kafka.bootstrap)
     one = terminal("shell", "--profile", "prod", PK_BOOTSTRAP_SERVER=None)
     one.wait_for("1 broker")
     assert "guarded as readonly" in one.text
-    assert one.colour_of("prod>").fg == "red"
+    assert one.color_of("prod>").fg == "red"
     bar = one.screen_of.display.index(next(x for x in one.screen_of.display if "1 broker" in x))
     assert one.cell(2, bar).bg == "red"
     one.line("topics create never-made")

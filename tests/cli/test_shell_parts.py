@@ -197,7 +197,7 @@ def test_the_menu_of_the_shells_own_words() -> None:
         ("use topic topics", "own - -"),
     ],
 )
-def test_the_line_is_coloured_as_it_is_understood(line: str, styles: str) -> None:
+def test_the_line_is_colored_as_it_is_understood(line: str, styles: str) -> None:
     pieces = LineLexer(tree()).styled(line)
     assert "".join(piece[1] for piece in pieces) == line
     shown = [piece[0].removeprefix("class:") or "-" for piece in pieces if not piece[1].isspace()]
@@ -296,7 +296,7 @@ def test_output_is_held_until_something_is_said(capfdbinary: pytest.CaptureFixtu
 
 
 def test_the_prompt_and_the_toolbar_say_where_one_is() -> None:
-    prod = Profile("prod", "k1:9092,k2:9092", guard="readonly", colour="red")
+    prod = Profile("prod", "k1:9092,k2:9092", guard="readonly", color="red")
     shell = Shell(Settings("k1:9092,k2:9092", {}, {}, prod), interactive=True)
     shell.cache.topic, shell.cache.group = "orders", "g" * 200
     prompt = prompt_of(shell)

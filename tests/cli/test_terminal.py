@@ -37,10 +37,10 @@ def test_it_has_the_size_asked_for_and_follows_a_resize(terminal: Start) -> None
     assert one.traces() == []
 
 
-def test_colours_cursor_and_keys(terminal: Start) -> None:
+def test_colors_cursor_and_keys(terminal: Start) -> None:
     one = python(terminal, r"print('\x1b[31mred\x1b[0m plain', end=''); input()")
     one.wait_for(re.compile("red plain"))
-    assert one.colour_of("red").fg == "red" and one.colour_of("plain").fg == "default"
+    assert one.color_of("red").fg == "red" and one.color_of("plain").fg == "default"
     assert one.cursor == (9, 0)
     one.keys("ctrl-d")
     assert one.end() == 1
@@ -64,7 +64,7 @@ def test_an_interrupt_reaches_it(terminal: Start) -> None:
         (r"print('\x1b[?25l')", "the cursor is hidden"),
         (r"print('\x1b[?1049h')", "the alternate screen is on"),
         (r"print('\x1b[?2004h')", "bracketed paste"),
-        (r"print('\x1b[31m')", "a colour is on"),
+        (r"print('\x1b[31m')", "a color is on"),
         ("import tty; tty.setraw(0)", "local: "),
     ],
 )

@@ -201,10 +201,10 @@ def test_ctrl_z_gives_the_terminal_back_for_as_long_as_it_lasts(
     assert not screen.screen_of.alternate and not screen.screen_of.cursor.hidden
 
 
-def test_no_colour_means_none(terminal: Open, pk_kafka: Kafka) -> None:
+def test_no_color_means_none(terminal: Open, pk_kafka: Kafka) -> None:
     screen = terminal("top", PK_BOOTSTRAP_SERVER=pk_kafka.bootstrap, NO_COLOR="1")
     screen.wait_for(FOOT)
-    assert not screen.colours
+    assert not screen.colors
     screen.keys("q")
     assert screen.end() == 0
 

@@ -567,7 +567,7 @@ def test_prose_fits_its_width() -> None:
         "s", "bad", "v " * 90, [Evidence("a" * 40, "w " * 60), Evidence("b", "short")], ["pk help"]
     )
     for width in (80, 200):
-        lines = prose(explained, width, colour=False, bad=True).splitlines()
+        lines = prose(explained, width, color=False, bad=True).splitlines()
         assert max(map(len, lines)) <= min(width, 100)
 
 
@@ -676,7 +676,7 @@ def test_on_a_terminal(
         "why", "partition", f"{name}/0", "-b", kafka.bootstrap, columns=size[0], lines=size[1]
     )
     assert one.end() == 0
-    assert "min.insync.replicas" in one.screen() and one.colours
+    assert "min.insync.replicas" in one.screen() and one.colors
     assert one.traces() == []
 
 

@@ -277,7 +277,7 @@ def _say_difference(
             if (value := values.get(name)) is not None
         ]
 
-    styles = {"-": "red", "+": "green"} if context.streams.err_colour else {}
+    styles = {"-": "red", "+": "green"} if context.streams.err_color else {}
     context.say(f"{entity_word(resource.type)} {shown_name(resource)}:")
     for line in difflib.ndiff(lines(old), lines(new)):
         if line[0] in "+-":

@@ -54,7 +54,7 @@ async def doctor(
     found = fixes_for(context, diagnose(snapshot, chosen))
     look = context.output
     if look.terminal and look.format == "table" and not look.narrows:
-        text = escaped_lines(cards(found, look.width, colour=look.colour))
+        text = escaped_lines(cards(found, look.width, color=look.color))
         context.write(text.encode(errors="surrogateescape"))
     else:
         context.show(listing(FindingRow, [_row(f) for f in found], _style))
@@ -71,13 +71,13 @@ def _fails(found: Iterable[Finding], least: str) -> bool:
     return any(f.severity in counted for f in found)
 
 
-def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
+def cards(found: Sequence[Finding], width: int, *, color: bool) -> str:
     """Show the findings as text."""
     lines: list[str] = []
     room = max(min(width, _PROSE), 40)
     for f in found:
         head, text = f"{f.severity.upper():<9}{f.check}", f"{f.what} {f.why}"
-        if colour:
+        if color:
             head = styled(f"{f.severity.upper():<9}", f"bold {_STYLES[f.severity]}") + styled(
                 f.check, "bold"
             )
@@ -85,7 +85,7 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
         lines += filled(text, room, "  ", "  ")
         if f.fix:
             # The command is not wrapped, so that it can be copied.
-            lines.append(f"  $ {styled(f.fix, 'bold') if colour else f.fix}")
+            lines.append(f"  $ {styled(f.fix, 'bold') if color else f.fix}")
         lines.append("")
     return "".join(f"{line}\n" for line in lines)
 

@@ -241,7 +241,7 @@ class Screen:
         self._status = status
         self._input = create_input()
         self._output = create_output(stdout=context.streams.err)
-        self._colour = context.streams.err_colour
+        self._color = context.streams.err_color
         self._session: Any = None
         self._typed = Typed("")
         self._insisted = False
@@ -268,7 +268,7 @@ class Screen:
         from prompt_toolkit.formatted_text import FormattedText
         from prompt_toolkit.shortcuts import print_formatted_text
 
-        style = ("ansigreen" if good else "ansired") if self._colour else ""
+        style = ("ansigreen" if good else "ansired") if self._color else ""
         width = max(20, self._output.get_size().columns - 1)
         shown = textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")
 
@@ -335,7 +335,7 @@ class Screen:
             {"bottom-toolbar": "noreverse ansibrightblack", "fault": "bg:ansired"}
         )
         session: PromptSession[str] = PromptSession(
-            message=[("bold" if self._colour else "", f"{_short(name)}> ")],
+            message=[("bold" if self._color else "", f"{_short(name)}> ")],
             multiline=True,
             prompt_continuation=lambda width, line, wrapped: " " * (width - 2) + "| ",
             history=_history(self._plan.topic),
@@ -345,9 +345,9 @@ class Screen:
             lexer=_fault_lexer(lambda: read(self._plan, self._now()).position),
             input_processors=[
                 TabsProcessor(tabstop=4, char1=">", char2=" "),
-                *([HighlightMatchingBracketProcessor()] if self._colour else []),
+                *([HighlightMatchingBracketProcessor()] if self._color else []),
             ],
-            style=lit if self._colour else plain,
+            style=lit if self._color else plain,
             include_default_pygments_style=False,
             enable_suspend=True,
             tempfile_suffix=".json" if self._plan.reads_json else ".txt",

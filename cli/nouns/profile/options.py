@@ -49,7 +49,7 @@ class AddProfile:
             ),
         ),
     ] = None
-    colour: Annotated[
+    color: Annotated[
         Literal["red", "yellow", "green", "blue", "magenta", "cyan"] | None,
         Option(
             "--color",

@@ -16,6 +16,7 @@ from pk.cli.runtime.profile_file import read_document, write_document
 from pk.cli.runtime.settings import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_GUARD,
+    FORMER_COLOR,
     GUARDS,
     Profile,
     check_address,
@@ -41,7 +42,7 @@ def _row(profile: Profile, chosen: str | None) -> ProfileRow:
         "profile": profile.name,
         "bootstrap": profile.bootstrap,
         "guard": profile.guard,
-        "colour": profile.colour,
+        "color": profile.color,
         "cluster_id": profile.cluster_id,
         "chosen": profile.name == chosen,
         "properties": {
@@ -61,7 +62,7 @@ def list_profiles(context: Context) -> None:
 
 
 def _style(row: ProfileRow) -> str | None:
-    return row["colour"]
+    return row["color"]
 
 
 def show(context: Context, name: str | None) -> None:
@@ -108,12 +109,14 @@ async def add(context: Context, options: AddProfile) -> None:
     for key, value in (
         ("bootstrap", bootstrap),
         ("guard", options.guard),
-        ("colour", options.colour),
+        ("color", options.color),
         ("cluster_id", options.cluster_id),
         ("schema_registry", options.schema_registry),
     ):
         if value is not None:
             table[key] = value
+    if options.color is not None:
+        table.pop(FORMER_COLOR, None)
     for name, pairs in (("properties", properties), ("secrets", secrets)):
         if pairs:
             inner = table.setdefault(name, tomlkit.table())

@@ -11,7 +11,7 @@ class ProfileRow(TypedDict):
     profile: str
     bootstrap: str | None
     guard: Annotated[str, Shown(word=True)]
-    colour: Annotated[str | None, Shown("COLOR", word=True)]
+    color: Annotated[str | None, Shown("COLOR", word=True)]
     chosen: bool
     cluster_id: Annotated[str | None, Shown(wide=True)]
     properties: Annotated[dict[str, str], Shown(wide=True)]

@@ -32,7 +32,7 @@ def answer(
     output = context.output
     if output.format in ("table", "wide") and not output.narrows:
         text = "\n".join(
-            prose(e, output.width, colour=output.colour, bad=e.state not in healthy)
+            prose(e, output.width, color=output.color, bad=e.state not in healthy)
             for e in explained
         )
         context.write(escaped_lines(text).encode(errors="surrogateescape"))
