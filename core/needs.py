@@ -42,10 +42,10 @@ class Operation(IntEnum):
 class Refusal(Enum):
     """The result of a request that lacks a permission."""
 
-    REQUEST = "the whole request is refused before anything else is looked at"
-    ANSWER = "the whole request is refused, by its handler"
-    EACH = "what is about the resource is refused, the rest is not touched by it"
-    HIDDEN = "what is about the resource is left out of the answer"
+    REQUEST = "the whole request is refused before its handler is called"
+    ANSWER = "the handler refuses the whole request"
+    EACH = "the parts of the request about the resource are refused; the others are handled"
+    HIDDEN = "the resource is left out of the response"
 
 
 class Need(NamedTuple):

@@ -41,14 +41,14 @@ def create_acls(
     errors: list[KafkaError | None] = []
     new: dict[AclBinding, None] = {}
     for rule in rules:
-        error = rule if isinstance(rule, KafkaError) else wrong_with(rule)
+        error = rule if isinstance(rule, KafkaError) else acl_error(rule)
         errors.append(error)
         if error is None and isinstance(rule, AclBinding) and rule not in image.acls:
             new[rule] = None
     return Decision([AclCreated(*rule) for rule in new], reply=errors)
 
 
-def wrong_with(rule: AclBinding) -> KafkaError | None:
+def acl_error(rule: AclBinding) -> KafkaError | None:
     """Return the reason that a rule cannot be created, in Apache's words, or None."""
     resource_type = _known(ResourceType, rule.resource_type)
     pattern_type = _known(PatternType, rule.pattern_type)
@@ -85,7 +85,7 @@ def delete_acls(
     found: list[KafkaError | list[AclBinding]] = []
     gone: dict[AclBinding, None] = {}
     for wanted in filters:
-        if (error := wrong_with_filter(wanted)) is not None:
+        if (error := filter_error(wanted)) is not None:
             found.append(error)
             continue
         selected = image.acls.selected(wanted)
@@ -96,7 +96,7 @@ def delete_acls(
     return Decision([AclDeleted(*rule) for rule in gone], reply=found)
 
 
-def wrong_with_filter(wanted: AclFilter) -> KafkaError | None:
+def filter_error(wanted: AclFilter) -> KafkaError | None:
     """Return the reason to refuse a filter, or None."""
     unknown = None
     if not (

@@ -67,7 +67,7 @@ def alter_partition(
                     done[key] = changed(partition, void)
                 continue
             change = PartitionChangeBuilder(rules, topic, partition)
-            change.isr, change.by_leader = tuple(node for node, _ in isr), True
+            change.isr, change.requested_by_leader = tuple(node for node, _ in isr), True
             change.recovering = bool(data.leader_recovery_state)
             event = change.build()
             if event is not None:

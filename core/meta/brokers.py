@@ -86,7 +86,7 @@ def register_broker(
     old = image.brokers.get(request.broker_id)
     if old is not None and old.incarnation_id == request.incarnation_id:
         again = _registered(request, old.broker_epoch, old.fenced, old.in_controlled_shutdown)
-        records = [] if _same(old, again) else [again]
+        records = [] if _is_unchanged(old, again) else [again]
         return Decision([*records], reply=BrokerRegistrationResponse(broker_epoch=old.broker_epoch))
     clean = old is not None and old.broker_epoch == request.previous_broker_epoch
     # The rules judge the image with the new registration. Its epoch depends on their events.
@@ -159,7 +159,7 @@ def _features(request: _Registration) -> tuple[FeatureRange, ...]:
     )
 
 
-def _same(old: BrokerImage, new: BrokerRegistered) -> bool:
+def _is_unchanged(old: BrokerImage, new: BrokerRegistered) -> bool:
     return (old.endpoints, old.rack, old.log_dirs, old.features) == (
         new.endpoints,
         new.rack,
@@ -213,9 +213,9 @@ def heartbeat(
         records += _unfenced(image, broker, config)
     if request.offline_log_dirs:
         then = image.apply(records)
-        records += _directories_lost(then, node, request.offline_log_dirs, config)
+        records += _directories_failed(then, node, request.offline_log_dirs, config)
     if not broker.fenced and not records:
-        records += _known(image, broker, request.current_metadata_offset)
+        records += _known_offset(image, broker, request.current_metadata_offset)
     return Decision(
         records,
         reply=BrokerHeartbeatResponse(
@@ -224,7 +224,7 @@ def heartbeat(
     )
 
 
-def _known(image: MetadataImage, broker: BrokerImage, offset: int) -> Iterator[Event]:
+def _known_offset(image: MetadataImage, broker: BrokerImage, offset: int) -> Iterator[Event]:
     """Note that a broker has applied the events that removed other brokers from ISRs: its
     partitions continue without them (partition_change_builder.py, step 3). Writes one event for
     each such removal."""
@@ -237,14 +237,14 @@ def _unfenced(image: MetadataImage, broker: BrokerImage, config: BrokerConfig) -
     change = BrokerChanged(broker.broker_id, broker.broker_epoch, fenced=False)
     then = image.apply([change])
     yield change
-    yield from elections.broker_came(then, PartitionRules(then, config), broker.broker_id)
+    yield from elections.broker_unfenced(then, PartitionRules(then, config), broker.broker_id)
 
 
 def _fenced(image: MetadataImage, broker: BrokerImage, config: BrokerConfig) -> Iterator[Event]:
     if broker.fenced:
         return
     change = BrokerChanged(broker.broker_id, broker.broker_epoch, fenced=True)
-    yield from _gone(image, change, config)
+    yield from _remove_from_isrs(image, change, config)
     yield change
 
 
@@ -253,15 +253,17 @@ def _shutting_down(
 ) -> Iterator[Event]:
     change = BrokerChanged(broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True)
     yield change
-    yield from _gone(image, change, config)
+    yield from _remove_from_isrs(image, change, config)
 
 
-def _gone(image: MetadataImage, change: BrokerChanged, config: BrokerConfig) -> Iterator[Event]:
+def _remove_from_isrs(
+    image: MetadataImage, change: BrokerChanged, config: BrokerConfig
+) -> Iterator[Event]:
     then = image.apply([change])
-    return elections.broker_gone(then, PartitionRules(then, config), change.broker_id)
+    return elections.remove_from_isrs(then, PartitionRules(then, config), change.broker_id)
 
 
-def _directories_lost(
+def _directories_failed(
     image: MetadataImage, node: int, offline: Sequence[Uuid], config: BrokerConfig
 ) -> Iterator[Event]:
     """Fail log directories (KIP-858): their replicas stop leading and leave the ISR."""
@@ -272,7 +274,7 @@ def _directories_lost(
     left = tuple(d for d in broker.log_dirs if d not in lost)
     change = BrokerChanged(node, broker.broker_epoch, log_dirs=left)
     then = image.apply([change])
-    yield from elections.broker_gone(then, PartitionRules(then, config), node, lost)
+    yield from elections.remove_from_isrs(then, PartitionRules(then, config), node, lost)
     yield change
 
 
@@ -305,7 +307,7 @@ def unregister_broker(
         )
     event = BrokerUnregistered(node, broker.broker_epoch)
     then = image.apply([event])
-    changes = elections.broker_gone(then, PartitionRules(then, config), node)
+    changes = elections.remove_from_isrs(then, PartitionRules(then, config), node)
     return Decision([*changes, event], reply=UnregisterBrokerResponse(error_message=None))
 
 

@@ -75,7 +75,7 @@ def alter(
             said = f"Ignoring duplicate entity {_java_text(entity)}"
             answers[entity] = KafkaError(_INVALID, said)
             continue
-        why = _wrong_with(entity, ops, unknown_hosts)
+        why = _entity_error(entity, ops, unknown_hosts)
         answers[entity] = KafkaError(_INVALID, why) if why is not None else None
         if why is not None:
             continue
@@ -113,7 +113,7 @@ def _java_text(entity: Entity) -> str:
     return f"ClientQuotaEntity(entries={{{', '.join(parts)}}})"
 
 
-def _wrong_with(
+def _entity_error(
     entity: Entity, ops: Mapping[str, float | None], unknown_hosts: Collection[str]
 ) -> str | None:
     """Return the reason to refuse an entity's change, or None."""
@@ -136,12 +136,12 @@ def _wrong_with(
             return f"{names[IP]} is not a valid IP or resolvable host."
     keys = IP_KEYS if IP in names else CLIENT_KEYS
     for key, value in ops.items():
-        if value is not None and (why := _wrong_with_value(keys, key, value)) is not None:
+        if value is not None and (why := _value_error(keys, key, value)) is not None:
             return why
     return None
 
 
-def _wrong_with_value(keys: Collection[str], key: str, value: float) -> str | None:
+def _value_error(keys: Collection[str], key: str, value: float) -> str | None:
     if key not in keys:
         return f"Invalid configuration key {key}"
     if value <= 0:

@@ -172,11 +172,11 @@ def _check_throttled(name: str, value: Value) -> None:
 
 
 def _check_broker(
-    own: Mapping[str, str], resource: str, touched: Iterable[str], config: BrokerConfig
+    own: Mapping[str, str], resource: str, changed_keys: Iterable[str], config: BrokerConfig
 ) -> None:
     """Check only the keys that the request sets, because values stored earlier are not its fault.
     Unknown keys are stored, as Apache Kafka does for keys of plug-ins."""
-    for name in touched:
+    for name in changed_keys:
         try:
             key = broker_key(name) if name.startswith(OWN_PREFIX) else any_broker_key(name)
         except ConfigError as e:
@@ -186,7 +186,7 @@ def _check_broker(
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]"
             )
-        if not resource and _is_one_broker_s(name, key):
+        if not resource and _is_per_broker(name, key):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 (
@@ -203,7 +203,7 @@ def _check_broker(
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
 
 
-def _is_one_broker_s(name: str, key: Key) -> bool:
+def _is_per_broker(name: str, key: Key) -> bool:
     """Whether a key can only be set for single brokers, as most keys of listeners are."""
     if name.startswith(LISTENER_PREFIX):
         return name.partition(LISTENER_PREFIX)[2].partition(".")[2] not in FOR_ALL_BROKERS
@@ -329,14 +329,14 @@ def _check(
     resource: ConfigResource,
     before: Mapping[str, str],
     own: Mapping[str, str],
-    touched: Iterable[str],
+    changed_keys: Iterable[str],
     config: BrokerConfig,
 ) -> None:
     resource_type, name = resource
     if resource_type == TOPIC:
         check_topic(own, config, before)
     elif resource_type == BROKER:
-        _check_broker(own, name, touched, config)
+        _check_broker(own, name, changed_keys, config)
     elif resource_type == GROUP:
         _check_group(own, config)
     else:
@@ -375,16 +375,24 @@ def alter(
     return decision
 
 
-def _check_min_isr(resource: ConfigResource, touched: Iterable[str], new: Iterable[str]) -> None:
+def _check_min_isr(
+    resource: ConfigResource, changed_keys: Iterable[str], new: Iterable[str]
+) -> None:
     """Refuse to set `min.insync.replicas` for one broker, or to remove it for all: every broker
     must use the controller's value, or an eligible leader might lack acknowledged records
     (KIP-966)."""
-    if resource[0] != BROKER or MIN_ISR not in touched:
+    if resource[0] != BROKER or MIN_ISR not in changed_keys:
         return
     if resource[1]:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_ISR} is set for all brokers, or topics")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.",
+        )
     if MIN_ISR not in new:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_ISR} of all brokers cannot be removed")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.",
+        )
 
 
 def _decide(
@@ -409,19 +417,19 @@ def _decide(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             _check_resource(image, *resource)
             old, new = image.config(*resource), changed(one)
-            touched = [name for name in new if old.get(name) != new[name]]
+            changed_keys = [name for name in new if old.get(name) != new[name]]
             removed = [name for name in old if name not in new]
-            _check(resource, old, new, touched, config)
-            _check_min_isr(resource, [*touched, *removed], new)
+            _check(resource, old, new, changed_keys, config)
+            _check_min_isr(resource, [*changed_keys, *removed], new)
         except KafkaError as e:
             # The traceback refers to this frame, which refers to `errors`.
             errors.append(e.with_traceback(None))
             continue
         errors.append(None)
         if not validate_only:
-            decision.records += [ConfigChanged(*resource, n, new[n]) for n in touched]
+            decision.records += [ConfigChanged(*resource, n, new[n]) for n in changed_keys]
             decision.records += [ConfigChanged(*resource, n, None) for n in removed]
-        leads = leads or any(name in _LEADERSHIP for name in (*touched, *removed))
+        leads = leads or any(name in _LEADERSHIP for name in (*changed_keys, *removed))
     if leads and not validate_only:
         after = image.apply(decision.records)
         decision.records += elections.rules_changed(image, after, config)
@@ -469,7 +477,7 @@ def _changed(
         elif operation in (Operation.APPEND, Operation.SUBTRACT):
             new[name] = _edited(resource, new.get(name), name, operation, value, config)
         else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no operation {operation}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {operation}")
     return new
 
 
@@ -496,20 +504,20 @@ def _edited(
         default = config.topic({})[name] if resource[0] == TOPIC else key.default_value()
         words = list(default) if isinstance(default, tuple) else []
     else:
-        words = _words(old)
+        words = _split_list(old)
     if operation == Operation.APPEND:
-        added = _words(value)
+        added = _split_list(value)
         if not added:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"Configuration '{name}' values must not be empty."
             )
         words += [w for w in added if w not in words]
     else:
-        words = [w for w in words if w not in _words(value)]
+        words = [w for w in words if w not in _split_list(value)]
     return ",".join(words)
 
 
-def _words(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [w for w in (part.strip() for part in text.split(",")) if w]
 
 

@@ -126,7 +126,7 @@ def describe_broker(config: BrokerConfig) -> dict[str, Described]:
     names = dict.fromkeys([*BROKER_KEYS, *config.static, *config.dynamic_default, *config.dynamic])
     described: dict[str, Described] = {}
     for name in names:
-        key = _under_its_own_name(name)
+        key = _key_as_named(name)
         text = config.given(name)
         value = key.text(key.default_value() if text is None else _parsed(key, text))
         synonyms = _broker_synonyms(name, config)
@@ -140,7 +140,7 @@ def _is_read_only(name: str, key: Key) -> bool:
     return name.startswith(LISTENER_PREFIX) or not key.dynamic
 
 
-def _under_its_own_name(name: str) -> Key:
+def _key_as_named(name: str) -> Key:
     """Return the key under the given name, so that a listener's key keeps its prefix."""
     key = any_broker_key(name)
     return key if key.name == name else replace(key, name=name)
@@ -151,7 +151,7 @@ def describe_broker_default(own: Mapping[str, str]) -> dict[str, Described]:
     out."""
     described: dict[str, Described] = {}
     for name, text in own.items():
-        key = _under_its_own_name(name)
+        key = _key_as_named(name)
         synonym = Synonym(name, None if key.sensitive else text, Source.DYNAMIC_DEFAULT_BROKER)
         value = key.text(_parsed(key, text))
         described[name] = _described(key, value, [synonym], _is_read_only(name, key))

@@ -14,7 +14,7 @@ from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.partition_change_builder import PartitionChangeBuilder, without
 from pk.core.meta.partition_rules import PartitionRules
-from pk.core.meta.unclean_recovery import NO_REPORTS, Reports, best, heard
+from pk.core.meta.unclean_recovery import NO_REPORTS, Reports, best_replica, current_logs
 from pk.core.values import NO_LEADER, TopicIdPartition, Uuid
 from pk.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -43,7 +43,7 @@ def leads(image: MetadataImage, node: int) -> bool:
     return any(partition.leader == node for _, partition in _partitions(image))
 
 
-def broker_gone(
+def remove_from_isrs(
     image: MetadataImage,
     rules: PartitionRules,
     node: int,
@@ -84,7 +84,7 @@ def broker_registered(
             yield event
 
 
-def broker_came(
+def broker_unfenced(
     image: MetadataImage, rules: PartitionRules, node: int
 ) -> Iterator[PartitionChanged]:
     """Elect leaders for partitions of `node` without a leader, now that it may lead again. `image`
@@ -251,9 +251,9 @@ def _elect(
         event = change.build()
         if event is None or event.leader is None:
             key = TopicIdPartition(topic.topic_id, number)
-            logs = heard(rules, partition, reports.get(key, NO_REPORTS))
+            logs = current_logs(rules, partition, reports.get(key, NO_REPORTS))
             change = PartitionChangeBuilder(rules, topic, partition)
-            change.unclean, change.chosen = True, best(partition, logs)
+            change.unclean, change.chosen = True, best_replica(partition, logs)
             change.lossy = change.chosen != NO_LEADER
             event = change.build()
         if event is None or event.leader is None:

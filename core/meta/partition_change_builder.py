@@ -47,14 +47,13 @@ class PartitionChangeBuilder:
     __slots__ = (
         "_elr",
         "_isr_min",
-        "_known",
+        "_kept_known",
+        "_new_directories",
         "_old",
-        "_placed",
         "_rules",
         "_topic",
         "_unclean_epoch",
         "adding",
-        "by_leader",
         "chosen",
         "directories",
         "emptied",
@@ -66,13 +65,14 @@ class PartitionChangeBuilder:
         "recovering",
         "removing",
         "replicas",
+        "requested_by_leader",
         "unclean",
     )
 
     def __init__(self, rules: PartitionRules, topic: TopicImage, old: PartitionImage) -> None:
         self._rules, self._topic, self._old = rules, topic, old
         self.isr = old.isr
-        self.by_leader = False
+        self.requested_by_leader = False
         """Whether the leader requested this ISR."""
         self.lost = NO_NODE
         """A replica that may have lost its last records. It leaves the ISR."""
@@ -96,7 +96,7 @@ class PartitionChangeBuilder:
         self.new_epoch = False
         """Whether to begin a new leader epoch even if the leader stays."""
         self._elr: Nodes = ()
-        self._known: Nodes = ()
+        self._kept_known: Nodes = ()
         self._unclean_epoch: int | None = None
 
     def build(self) -> PartitionChanged | None:
@@ -104,9 +104,9 @@ class PartitionChangeBuilder:
         for node in (self.lost, self.emptied):
             self.isr = without(self.isr, node)
         self._complete_reassignment()
-        self._placed = self._place()
+        self._new_directories = self._directory_of_each()
         self._isr_min = min(self._rules.of(self._topic.name)[0], len(self.replicas))
-        self._keep_eligible()
+        self._update_eligible()
         leader = self._old.leader
         if self._needs_election():
             leader = self._elect()
@@ -121,7 +121,7 @@ class PartitionChangeBuilder:
             self.replicas, self.adding, self.removing = target, (), ()
             self.isr = tuple(n for n in self.isr if n in target)
 
-    def _place(self) -> tuple[Uuid, ...]:
+    def _directory_of_each(self) -> tuple[Uuid, ...]:
         """Return the directory of each replica: reported, old, or unknown for a new replica."""
         old, given = self._old, self.directories
         if not given and self.replicas == old.replicas:
@@ -129,7 +129,7 @@ class PartitionChangeBuilder:
         found = tuple(given.get(n) or old.directory(n) for n in self.replicas)
         return found if any(d != UNASSIGNED for d in found) else ()
 
-    def _keep_eligible(self) -> None:
+    def _update_eligible(self) -> None:
         """Compute the eligible leader replicas, and the last known ones whose logs may be
         needed."""
         old, isr = self._old, self.isr
@@ -137,19 +137,21 @@ class PartitionChangeBuilder:
         if not is_enough:
             were = {*old.isr, *old.elr} - {*isr, self.lost, self.emptied}
             self._elr = tuple(n for n in self.replicas if n in were)
-        known = () if self.by_leader and is_enough else self._last_known(is_enough)
-        self._known = tuple(n for n in known if n in self.replicas and n != self.emptied)
+        known = (
+            () if self.requested_by_leader and is_enough else self._last_known_to_keep(is_enough)
+        )
+        self._kept_known = tuple(n for n in known if n in self.replicas and n != self.emptied)
 
-    def _last_known(self, is_enough: bool) -> Nodes:
+    def _last_known_to_keep(self, is_enough: bool) -> Nodes:
         """Return the replicas whose logs may be needed, apart from the ISR and the eligible ones. A
         replica that is needed while the ISR is too small stays needed until the ISR is large
         enough, because nothing is acknowledged until then."""
         old, elr = self._old, self._elr
-        has_gone_on = self._rules.has_gone_on(old)
+        leader_has_applied_isr = self._rules.leader_has_applied_isr(old)
         stays = old.last_known_elr
-        if has_gone_on and (is_enough or len(old.isr) >= self._isr_min):
+        if leader_has_applied_isr and (is_enough or len(old.isr) >= self._isr_min):
             stays = ()
-        left = old.isr if is_enough and has_gone_on else (*old.isr, *old.elr)
+        left = old.isr if is_enough and leader_has_applied_isr else (*old.isr, *old.elr)
         # The last leader may also be eligible.
         stays = tuple(n for n in stays if n not in elr or old.leader == NO_LEADER)
         left = tuple(n for n in left if n not in elr)
@@ -165,7 +167,7 @@ class PartitionChangeBuilder:
         )
 
     def _may_lead(self, node: int) -> bool:
-        placed, replicas = self._placed, self.replicas
+        placed, replicas = self._new_directories, self.replicas
         is_known = placed and node in replicas
         return self._rules.may_lead(node, placed[replicas.index(node)] if is_known else UNASSIGNED)
 
@@ -174,7 +176,7 @@ class PartitionChangeBuilder:
         old = self._old
         outside = old.leader in self.replicas and old.leader not in self.isr
         if outside and old.leader != self.emptied:
-            self._known = (old.leader, *without(self._known, old.leader))
+            self._kept_known = (old.leader, *without(self._kept_known, old.leader))
         leader, is_unclean, lossy = self.chosen, True, self.lossy
         if leader == NO_LEADER:
             leader, is_unclean = self._candidate()
@@ -182,30 +184,34 @@ class PartitionChangeBuilder:
         if lossy:
             self._unclean_epoch = old.leader_epoch + 1
         if is_unclean:
-            self._known = () if lossy or self._isr_min <= 1 else _unique((*self._known, *self._elr))
+            self._kept_known = (
+                () if lossy or self._isr_min <= 1 else _unique((*self._kept_known, *self._elr))
+            )
             self.isr, self._elr, self.recovering = (leader,), (), True
         elif leader in self._elr:
             self.isr = (leader,)
             self._elr = without(self._elr, leader) if self._isr_min > 1 else ()
         if leader != NO_LEADER:
-            self._known = tuple(n for n in self._known if n not in (*self.isr, *self._elr))
+            self._kept_known = tuple(
+                n for n in self._kept_known if n not in (*self.isr, *self._elr)
+            )
         return leader
 
     def _candidate(self) -> tuple[int, bool]:
         """Return the leader and whether its election is unclean. The ISR, or if it is empty the
         eligible replicas, have every acknowledged record; those in `last_known_elr` may have."""
         old, replicas = self._old, self.replicas
-        there = [n for n in replicas if self._may_lead(n)]
+        available = [n for n in replicas if self._may_lead(n)]
         safe = self.isr or self._elr
-        candidates = [n for n in there if n in safe]
+        candidates = [n for n in available if n in safe]
         if candidates:
             moves = self.preferred and candidates[0] == replicas[0]
             return (candidates[0] if moves or old.leader not in candidates else old.leader), False
-        if len(replicas) == 1 and self._known == replicas and there:
+        if len(replicas) == 1 and self._kept_known == replicas and available:
             return replicas[0], True  # There is no other log to compare.
         unclean = self._rules.of(self._topic.name)[1] if self.unclean is None else self.unclean
-        if unclean and there:
-            return there[0], True
+        if unclean and available:
+            return available[0], True
         return NO_LEADER, False
 
     def _event(self, leader: int) -> PartitionChanged | None:
@@ -216,20 +222,20 @@ class PartitionChangeBuilder:
             leader if self.new_epoch or leader != old.leader or has_shrunk else None,
             None if self.isr == old.isr else self.isr,
             None if self._elr == old.elr else self._elr,
-            None if self._known == old.last_known_elr else self._known,
+            None if self._kept_known == old.last_known_elr else self._kept_known,
             None if replicas == old.replicas else replicas,
             None if self.adding == old.adding else self.adding,
             None if self.removing == old.removing else self.removing,
-            None if self._placed == old.directories else self._placed,
+            None if self._new_directories == old.directories else self._new_directories,
             None if self.recovering == old.recovering else self.recovering,
             self._unclean_epoch,
         )
-        if found == _NOTHING:
+        if found == _NO_CHANGES:
             return None
         return PartitionChanged(self._topic.topic_id, old.partition, *found)
 
 
-_NOTHING: Final = (None,) * 10
+_NO_CHANGES: Final = (None,) * 10
 
 
 def _unique(nodes: Iterable[int]) -> Nodes:

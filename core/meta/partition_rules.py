@@ -28,7 +28,7 @@ class PartitionRules:
         log_dirs = self._alive.get(node)
         return log_dirs is not None and (directory in UNKNOWN_DIRECTORIES or directory in log_dirs)
 
-    def has_gone_on(self, partition: PartitionImage) -> bool:
+    def leader_has_applied_isr(self, partition: PartitionImage) -> bool:
         """Whether the partition's leader is known to have applied the current ISR. Replicas that
         left the ISR may then lack records that were acknowledged since."""
         brokers = self.image.brokers

@@ -20,7 +20,7 @@ from pk.core.meta.image import BrokerImage
 T = TypeVar("T")
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """The random choices needed here. A seeded `random.Random` makes a run reproducible."""
 
     def randrange(self, stop: int, /) -> int: ...
@@ -31,7 +31,7 @@ def place(
     brokers: Iterable[BrokerImage],
     partitions: int,
     replication_factor: int,
-    random: Chance,
+    random: RandomSource,
     first_partition: int = 0,
 ) -> list[tuple[int, ...]]:
     """Choose the replicas of `partitions` new partitions. The first of each is the preferred
@@ -64,11 +64,11 @@ def place(
         if rest:
             by = (shift + turn) % len(rest)
             rest = [*rest[by:], *rest[:by]]
-        placed.append(_one(leaders[at], rest, others, replication_factor))
+        placed.append(_replicas_of_one(leaders[at], rest, others, replication_factor))
     return placed
 
 
-def _one(
+def _replicas_of_one(
     leader: BrokerImage,
     rest: Sequence[BrokerImage],
     others: Sequence[BrokerImage],

@@ -25,7 +25,7 @@ from pk.core.meta.events import (
     TopicCreated,
 )
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.placement import Chance, place
+from pk.core.meta.placement import RandomSource, place
 from pk.core.meta.topics import TopicsRequest, check_new, own_configs, partitions_created
 from pk.core.values import NO_EPOCH, NO_NODE, ZERO_UUID
 from pk.core.wire.messages.pk_restore_topics import (
@@ -37,13 +37,16 @@ from pk.core.wire.messages.pk_restore_topics import (
 
 
 def restore_topics(
-    image: MetadataImage, request: PkRestoreTopicsRequest, config: BrokerConfig, random: Chance
+    image: MetadataImage,
+    request: PkRestoreTopicsRequest,
+    config: BrokerConfig,
+    random: RandomSource,
 ) -> Decision[Event, PkRestoreTopicsResponse]:
     """Decide a PkRestoreTopics request; the reply is its response. A topic that already exists with
     the same id is left unchanged, without an error."""
     decision: Decision[Event, PkRestoreTopicsResponse] = Decision()
     decision.reply = response = PkRestoreTopicsResponse()
-    whole = TopicsRequest(image, config, random)
+    topics_request = TopicsRequest(image, config, random)
     names = Counter(topic.name for topic in request.topics)
     for topic in request.topics:
         result = RestoredTopicResult(name=topic.name)
@@ -54,7 +57,7 @@ def restore_topics(
         try:
             if names[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            decision.records += _restore(whole, topic)
+            decision.records += _restore(topics_request, topic)
         except KafkaError as e:
             result.error_code, result.error_message = e.code, e.message
     if decision.records and request.producer_id_next > image.producer_id_next:
@@ -62,9 +65,9 @@ def restore_topics(
     return decision
 
 
-def _restore(whole: TopicsRequest, topic: RestoredTopic) -> list[Event]:
-    image, config = whole.image, whole.config
-    check_new(whole, topic.name)
+def _restore(topics_request: TopicsRequest, topic: RestoredTopic) -> list[Event]:
+    image, config = topics_request.image, topics_request.config
+    check_new(topics_request, topic.name)
     if topic.topic_id == ZERO_UUID or topic.topic_id in image.topics_by_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "another topic has its id, or it has none")
     if not topic.partitions:
@@ -79,7 +82,7 @@ def _restore(whole: TopicsRequest, topic: RestoredTopic) -> list[Event]:
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    replicas = place(image.brokers.values(), len(topic.partitions), factor, whole.random)
+    replicas = place(image.brokers.values(), len(topic.partitions), factor, topics_request.random)
     return [
         TopicCreated(topic.name, topic.topic_id),
         *_partitions(image, topic, replicas),

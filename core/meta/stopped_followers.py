@@ -55,12 +55,12 @@ from pk.core.wire.messages.pk_replica_logs import ReplicaLog
 class Comparison(NamedTuple):
     """The decision about a stopped follower."""
 
-    goes_on: bool = False
+    may_continue: bool = False
     """Whether the follower may truncate its log and continue, keeping the truncated records
     aside."""
-    leads: bool = False
+    becomes_leader: bool = False
     """Whether the follower becomes the leader."""
-    why: str = ""
+    reason: str = ""
     """The reason, for people."""
 
 
@@ -70,32 +70,42 @@ def compare(
     """Compare the log of follower `node`, as reported in the partition's current leader epoch, with
     its leader's log, by the table at the top of this file."""
     if log.start_offset >= log.high_watermark:
-        return Comparison(goes_on=True, why="what was committed is deleted from its log as well")
+        return Comparison(
+            may_continue=True,
+            reason="its log has no records below its high watermark: they were deleted",
+        )
     leader = f"broker {partition.leader}"
     if log.leader_end_offset < 0:
-        return Comparison(why=f"the log of its leader, {leader}, is not known yet")
+        return Comparison(reason=f"the log end of its leader, {leader}, is not known yet")
     is_readable = log.last_epoch <= partition.leader_epoch
     if log.damage or not is_readable:
         ours = (log.last_epoch, log.end_offset)
         is_better = not is_readable or (log.leader_last_epoch, log.leader_end_offset) >= ours
         if is_better and log.leader_end_offset >= log.high_watermark:
-            return Comparison(goes_on=True, why=f"its own log is damaged, and that of {leader} not")
+            return Comparison(
+                may_continue=True,
+                reason=f"its log is damaged, and the log of {leader} is not",
+            )
         return Comparison(
-            why=f"its log is damaged, and that of {leader} does not have everything either"
+            reason=f"its log is damaged, and the log of {leader} also lacks committed records"
         )
     if log.leader_end_offset > log.cut_offset:
-        return Comparison(why=f"from offset {log.cut_offset} on each log has records of its own")
+        return Comparison(
+            reason=f"from offset {log.cut_offset} on, each log has records that the other lacks"
+        )
     if log.end_offset < log.high_watermark:
-        return Comparison(why="its own log does not reach its high watermark either")
+        return Comparison(
+            reason="its log ends below its high watermark, like the log of its leader"
+        )
     isr_min = min(rules.of(topic.name)[0], len(partition.replicas))
     if node not in partition.isr and len(partition.isr) >= isr_min:
-        return Comparison(why=f"{leader} may have acknowledged other records since")
+        return Comparison(reason=f"{leader} may have acknowledged records without it since")
     if not rules.may_lead(node, partition.directory(node)):
-        return Comparison(why="it has everything, and may not lead now")
-    return Comparison(leads=True, why=f"it has everything that {leader} has, and more")
+        return Comparison(reason="it has all committed records, but it may not lead now")
+    return Comparison(becomes_leader=True, reason=f"it has every record of {leader}, and more")
 
 
-def let_lead(
+def elect_follower(
     rules: PartitionRules, topic: TopicImage, partition: PartitionImage, node: int
 ) -> PartitionChanged | None:
     """Make the follower the leader, alone in the ISR. The other replicas have no records that it

@@ -21,7 +21,7 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.meta.image import MetadataImage, TopicImage
-from pk.core.meta.placement import Chance, place
+from pk.core.meta.placement import RandomSource, place
 from pk.core.meta.reassignment import check_replicas, target
 from pk.core.meta.topic_names import UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, check_name
 from pk.core.quota.mutations import Mutations
@@ -54,14 +54,14 @@ class TopicsRequest:
     """Values that are computed once for all topics of a CreateTopics request, which may name
     thousands."""
 
-    def __init__(self, image: MetadataImage, config: BrokerConfig, random: Chance) -> None:
+    def __init__(self, image: MetadataImage, config: BrokerConfig, random: RandomSource) -> None:
         self.image, self.config, self.random = image, config, random
         self.budget = PARTITIONS_PER_REQUEST_MAX
         """The number of partitions that the request may still create."""
         self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
 
     @cached_property
-    def _plain(self) -> dict[str, str]:
+    def _names_in_metrics(self) -> dict[str, str]:
         return {t.replace(".", "_"): t for t in self.image.topics if "." in t or "_" in t}
 
     def collision(self, name: str) -> str | None:
@@ -69,7 +69,7 @@ class TopicsRequest:
         None. Names of metrics have '_' for '.'."""
         if "." not in name and "_" not in name:
             return None
-        return self._plain.get(name.replace(".", "_"))
+        return self._names_in_metrics.get(name.replace(".", "_"))
 
     def described(self, own: dict[str, str]) -> list[CreatableTopicConfigs]:
         """Describe every key of a topic that sets `own`."""
@@ -94,7 +94,7 @@ def create_topics(
     image: MetadataImage,
     request: CreateTopicsRequest,
     config: BrokerConfig,
-    random: Chance,
+    random: RandomSource,
     mutations: Mutations | None = None,
 ) -> Decision[Event, CreateTopicsResponse]:
     """Decide a CreateTopics request; the reply is its response, with all fields of version 7."""
@@ -103,7 +103,7 @@ def create_topics(
         mutations.begin()
     names = Counter(topic.name for topic in request.topics)
     results: list[CreatableTopicResult] = []
-    whole = TopicsRequest(image, config, random)
+    topics_request = TopicsRequest(image, config, random)
     for topic in request.topics:
         if names[topic.name] > 1:
             names[topic.name] = -1
@@ -115,50 +115,52 @@ def create_topics(
             )
         elif names[topic.name] == 1:
             try:
-                events = _create(whole, topic)
+                events = _create(topics_request, topic)
                 count = sum(isinstance(e, PartitionCreated) for e in events)
                 if mutations is not None:
                     mutations.take(count)
             except KafkaError as e:
                 results.append(_refused(topic.name, e))
                 continue
-            whole.budget -= count
+            topics_request.budget -= count
             if not request.validate_only:
                 decision.records += events
-            results.append(_created(whole, topic, events, request.validate_only))
+            results.append(_created(topics_request, topic, events, request.validate_only))
     decision.reply = CreateTopicsResponse(topics=results)
     return decision
 
 
-def _create(whole: TopicsRequest, topic: CreatableTopic) -> list[Event]:
-    name, image = topic.name, whole.image
-    check_new(whole, name)
-    changes = own_configs(name, [(one.name, one.value) for one in topic.configs], whole.config)
-    topic_id = new_topic_id(image, whole.random)
-    replicas = _replicas_of(whole, topic)
+def _create(topics_request: TopicsRequest, topic: CreatableTopic) -> list[Event]:
+    name, image = topic.name, topics_request.image
+    check_new(topics_request, name)
+    changes = own_configs(
+        name, [(one.name, one.value) for one in topic.configs], topics_request.config
+    )
+    topic_id = new_topic_id(image, topics_request.random)
+    replicas = _replicas_of(topics_request, topic)
     events: list[Event] = [TopicCreated(name, topic_id)]
     events += partitions_created(image, topic_id, 0, replicas)
     events += changes
     return events
 
 
-def check_new(whole: TopicsRequest, name: str) -> None:
+def check_new(topics_request: TopicsRequest, name: str) -> None:
     """Raise KafkaError if a topic with this name cannot be created."""
     check_name(name)
     if name == METADATA_TOPIC:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
         )
-    if name in whole.image.topics:
+    if name in topics_request.image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if (other := whole.collision(name)) is not None:
+    if (other := topics_request.collision(name)) is not None:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"Topic '{name}' collides with existing topic: {other}",
         )
 
 
-def new_topic_id(image: MetadataImage, random: Chance) -> Uuid:
+def new_topic_id(image: MetadataImage, random: RandomSource) -> Uuid:
     """Return an unused topic id. As in Kafka, its text never begins with '-', which tools would
     take for an option."""
     while True:
@@ -185,8 +187,8 @@ def own_configs(
     return [ConfigChanged(TOPIC, name, key, value) for key, value in given.items()]
 
 
-def _replicas_of(whole: TopicsRequest, topic: CreatableTopic) -> list[tuple[int, ...]]:
-    image, config = whole.image, whole.config
+def _replicas_of(topics_request: TopicsRequest, topic: CreatableTopic) -> list[tuple[int, ...]]:
+    image, config = topics_request.image, topics_request.config
     count, factor = topic.num_partitions, topic.replication_factor
     if topic.assignments:
         for value, what in ((factor, "replication factor"), (count, "numPartitions")):
@@ -195,7 +197,7 @@ def _replicas_of(whole: TopicsRequest, topic: CreatableTopic) -> list[tuple[int,
                     ErrorCode.INVALID_REQUEST,
                     f"A manual partition assignment was specified, but {what} was not set to -1.",
                 )
-        _check_budget(len(topic.assignments), whole.budget)
+        _check_budget(len(topic.assignments), topics_request.budget)
         return _assigned(image, topic)
     if factor != -1 and factor <= 0:
         raise KafkaError(
@@ -209,8 +211,8 @@ def _replicas_of(whole: TopicsRequest, topic: CreatableTopic) -> list[tuple[int,
         )
     count = config.num_partitions if count == -1 else count
     factor = config.default_replication_factor if factor == -1 else factor
-    _check_budget(count, whole.budget)
-    return place(image.brokers.values(), count, factor, whole.random)
+    _check_budget(count, topics_request.budget)
+    return place(image.brokers.values(), count, factor, topics_request.random)
 
 
 def _check_budget(count: int, budget: int) -> None:
@@ -273,7 +275,10 @@ def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 def _created(
-    whole: TopicsRequest, topic: CreatableTopic, events: Sequence[Event], validate_only: bool
+    topics_request: TopicsRequest,
+    topic: CreatableTopic,
+    events: Sequence[Event],
+    validate_only: bool,
 ) -> CreatableTopicResult:
     partitions = [e for e in events if isinstance(e, PartitionCreated)]
     own = {e.key: e.value or "" for e in events if isinstance(e, ConfigChanged)}
@@ -284,7 +289,7 @@ def _created(
         error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
-        configs=whole.described(own),
+        configs=topics_request.described(own),
     )
 
 
@@ -359,7 +364,7 @@ def _to_delete(
 def create_partitions(
     image: MetadataImage,
     request: CreatePartitionsRequest,
-    random: Chance,
+    random: RandomSource,
     mutations: Mutations | None = None,
 ) -> Decision[Event, CreatePartitionsResponse]:
     """Decide a CreatePartitions request."""
@@ -386,7 +391,7 @@ def create_partitions(
             result.error_message = UNKNOWN_TOPIC
             continue
         try:
-            events = _grow(image, known, topic, budget, random)
+            events = _add_partitions(image, known, topic, budget, random)
             if mutations is not None:
                 mutations.take(len(events))
         except KafkaError as e:
@@ -399,12 +404,12 @@ def create_partitions(
     return decision
 
 
-def _grow(
+def _add_partitions(
     image: MetadataImage,
     topic: TopicImage,
     wanted: CreatePartitionsTopic,
     budget: int,
-    random: Chance,
+    random: RandomSource,
 ) -> list[PartitionCreated]:
     have = len(topic.partitions)
     more = wanted.count - have

@@ -103,7 +103,7 @@ from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage, changed
 from pk.core.meta.partition_change_builder import Nodes, PartitionChangeBuilder
 from pk.core.meta.partition_rules import PartitionRules
-from pk.core.meta.stopped_followers import compare, let_lead
+from pk.core.meta.stopped_followers import compare, elect_follower
 from pk.core.values import NO_LEADER, NO_NODE, NO_OFFSET, TopicIdPartition
 from pk.core.wire.messages.pk_replica_logs import (
     PartitionResult,
@@ -143,9 +143,9 @@ class Verdict(NamedTuple):
     """The new leader, or NO_LEADER while the partition waits."""
     lossy: bool = False
     """Whether electing `leader` may lose acknowledged records."""
-    awaits: Nodes = ()
+    awaited: Nodes = ()
     """The replicas whose reports are missing."""
-    why: str = ""
+    reason: str = ""
     """The reason for waiting, or a description of the damage, for people."""
 
 
@@ -155,7 +155,7 @@ def needed(partition: PartitionImage) -> Nodes:
     return tuple(node for node in found if node in partition.replicas)
 
 
-def heard(
+def current_logs(
     rules: PartitionRules, partition: PartitionImage, reports: Mapping[int, Report]
 ) -> dict[int, ReplicaLog]:
     """Return the reported logs whose brokers may lead. Reports of earlier incarnations or leader
@@ -176,7 +176,7 @@ def _is_readable(partition: PartitionImage, log: ReplicaLog) -> bool:
     return log.end_offset >= 0 and log.last_epoch <= partition.leader_epoch
 
 
-def best(partition: PartitionImage, logs: Mapping[int, ReplicaLog]) -> int:
+def best_replica(partition: PartitionImage, logs: Mapping[int, ReplicaLog]) -> int:
     """Return the replica with the best log, or NO_LEADER if no log can be trusted."""
     last = partition.last_known_elr[:1]
 
@@ -190,7 +190,7 @@ def best(partition: PartitionImage, logs: Mapping[int, ReplicaLog]) -> int:
     return max(readable, key=key, default=NO_LEADER)
 
 
-def judge(
+def choose_leader(
     rules: PartitionRules,
     partition: PartitionImage,
     reports: Mapping[int, Report],
@@ -199,40 +199,48 @@ def judge(
 ) -> Verdict:
     """Decide about a partition without a leader, by the rules above. `timed_out` is whether it has
     had none for `unclean.recovery.timeout.ms`."""
-    logs, wanted = heard(rules, partition, reports), needed(partition)
+    logs, wanted = current_logs(rules, partition, reports), needed(partition)
     if rules.strategy == NONE:
         wanted = wanted[:1]
-    hurried = timed_out and rules.strategy == AGGRESSIVE
+    stops_waiting = timed_out and rules.strategy == AGGRESSIVE
     missing = tuple(node for node in wanted if node not in logs)
-    if missing and not hurried:
+    if missing and not stops_waiting:
         were = "it was" if len(missing) == 1 else "they were"
-        why = f"{were} in sync, and may have records that the others lack"
-        return Verdict(awaits=missing, why=why)
-    elected = best(partition, logs) if rules.strategy != NONE else wanted[0] if wanted else NO_NODE
-    loss = _loss(partition, logs, wanted, elected)
+        reason = f"{were} in sync, and may have records that the others lack"
+        return Verdict(awaited=missing, reason=reason)
+    elected = (
+        best_replica(partition, logs)
+        if rules.strategy != NONE
+        else wanted[0]
+        if wanted
+        else NO_NODE
+    )
+    loss = _loss_reason(partition, logs, wanted, elected)
     if missing:
-        loss = "unclean.recovery.timeout.ms is over"
+        loss = "unclean.recovery.timeout.ms has passed"
     others = tuple(node for node in partition.replicas if node not in logs)
     if not loss:
         return Verdict(elected)
     if rules.strategy == NONE:
-        return Verdict(why=f"{loss}: an operator decides")
-    if others and not hurried:
-        return Verdict(awaits=others, why=loss)
-    return Verdict(elected, True, why=loss)
+        return Verdict(reason=f"{loss}; an operator must elect a leader")
+    if others and not stops_waiting:
+        return Verdict(awaited=others, reason=loss)
+    return Verdict(elected, True, reason=loss)
 
 
-def _loss(
+def _loss_reason(
     partition: PartitionImage, logs: Mapping[int, ReplicaLog], wanted: Nodes, elected: int
 ) -> str:
     """Return the reason that acknowledged records may be lost if `elected` leads, or ""."""
     sound = (n for n in wanted if n in logs and not logs[n].damage)
     if not any(_is_readable(partition, logs[node]) for node in sound):
-        return "no replica is whole that was in sync" if wanted else "nobody is known to be whole"
+        if wanted:
+            return "every replica that was in sync may have lost records"
+        return "no replica is known to have all records"
     valid = [log for log in logs.values() if log.last_epoch >= partition.unclean_epoch]
     committed = max((log.high_watermark for log in valid), default=NO_OFFSET)
     if logs[elected].end_offset < committed:
-        return f"no log reaches offset {committed}, up to which all was committed"
+        return f"no log reaches offset {committed}, up to which records were committed"
     return ""
 
 
@@ -248,7 +256,7 @@ def recover(
     decision: Decision[Event, dict[TopicIdPartition, Verdict]] = Decision(reply=verdicts)
     rules = PartitionRules(image, config)
     for key, topic, partition in _leaderless(image, reports):
-        verdict = judge(rules, partition, reports[key], timed_out=key in timed_out)
+        verdict = choose_leader(rules, partition, reports[key], timed_out=key in timed_out)
         verdicts[key] = verdict
         if verdict.leader != NO_LEADER:
             change = PartitionChangeBuilder(rules, topic, partition)
@@ -316,7 +324,9 @@ def report(
             if log.damage:
                 event = _damaged(rules, topic, partition, node)
             elif log.damaged_segments:
-                event = _resigned(rules, topic, partition, node, reports.get(key, NO_REPORTS))
+                event = _move_leadership(
+                    rules, topic, partition, node, reports.get(key, NO_REPORTS)
+                )
             if event is not None:
                 decision.records.append(event)
                 partition = done[key] = changed(partition, event)
@@ -325,9 +335,9 @@ def report(
                 result.error_code = ErrorCode.FENCED_LEADER_EPOCH
             elif _is_stopped(partition, node, log):
                 compared = compare(rules, topic, partition, node, log)
-                result.may_cut, result.why = compared.goes_on, compared.why
-                if compared.leads:
-                    event = let_lead(rules, topic, partition, node)
+                result.may_cut, result.why = compared.may_continue, compared.reason
+                if compared.becomes_leader:
+                    event = elect_follower(rules, topic, partition, node)
                     if event is not None:
                         decision.records.append(event)
                         done[key] = changed(partition, event)
@@ -353,7 +363,7 @@ def _damaged(
     return None
 
 
-def _resigned(
+def _move_leadership(
     rules: PartitionRules,
     topic: TopicImage,
     partition: PartitionImage,
@@ -398,7 +408,7 @@ def describe(
     """
     rules, decision = PartitionRules(image, config), Decision[Event, PkUncleanRecoveryResponse]()
     decision.reply = response = PkUncleanRecoveryResponse(error_message=None)
-    for name, number in _asked(image, reports, request):
+    for name, number in _requested_partitions(image, reports, request):
         topic, partition = image.topics.get(name), image.partition(name, number)
         state = PartitionState(topic=name, partition=number, error_message=None)
         response.partitions.append(state)
@@ -407,7 +417,9 @@ def describe(
             continue
         key = TopicIdPartition(topic.topic_id, number)
         of_partition = reports.get(key, NO_REPORTS)
-        _show(rules, topic, partition, of_partition, state, timed_out=key in timed_out)
+        _describe_partition(
+            rules, topic, partition, of_partition, state, timed_out=key in timed_out
+        )
         if request.leader_id == NO_NODE:
             continue
         stopped = any(replica.stopped for replica in state.replicas)
@@ -416,7 +428,7 @@ def describe(
             state.error_code = ErrorCode.ELECTION_NOT_NEEDED
         elif node not in partition.replicas or not rules.may_lead(node, partition.directory(node)):
             state.error_code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-            state.error_message = f"broker {node} has no replica of it that may lead now"
+            state.error_message = f"broker {node} has no replica of the partition that may lead now"
         else:
             change = PartitionChangeBuilder(rules, topic, partition)
             change.chosen, change.lossy, change.new_epoch = node, True, True
@@ -425,7 +437,7 @@ def describe(
     return decision
 
 
-def _asked(
+def _requested_partitions(
     image: MetadataImage, reports: Reports, request: PkUncleanRecoveryRequest
 ) -> Iterator[tuple[str, int]]:
     if request.topics is not None:
@@ -441,7 +453,7 @@ def _asked(
                 yield topic.name, p.partition
 
 
-def _show(
+def _describe_partition(
     rules: PartitionRules,
     topic: TopicImage,
     partition: PartitionImage,
@@ -451,22 +463,22 @@ def _show(
     timed_out: bool,
 ) -> None:
     state.leader_id, state.leader_epoch = partition.leader, partition.leader_epoch
-    logs = heard(rules, partition, reports)
+    logs = current_logs(rules, partition, reports)
     if partition.leader == NO_LEADER:
         state.needed = list(needed(partition))
         # If only eligible replicas are needed, the first to return leads without a comparison.
         if set(state.needed) != set(partition.elr):
-            verdict = judge(rules, partition, reports, timed_out=timed_out)
-            state.awaits, state.why = list(verdict.awaits), verdict.why
+            verdict = choose_leader(rules, partition, reports, timed_out=timed_out)
+            state.awaits, state.why = list(verdict.awaited), verdict.reason
     stopped = {node: log for node, log in logs.items() if _is_stopped(partition, node, log)}
     if stopped:
-        found = {n: compare(rules, topic, partition, n, log).why for n, log in stopped.items()}
-        state.why = "; ".join(f"broker {node}: {why}" for node, why in found.items())
+        found = {n: compare(rules, topic, partition, n, log).reason for n, log in stopped.items()}
+        state.why = "; ".join(f"broker {node}: {reason}" for node, reason in found.items())
     for node in partition.replicas:
         report = reports.get(node)
         log = report.log if report is not None else None
         if log is None and node == partition.leader and stopped:
-            log = logs[node] = _as_told(stopped.values())
+            log = logs[node] = _reported_leader_log(stopped.values())
         state.replicas.append(
             ReplicaState(broker_id=node)
             if log is None or (node not in logs and not log.damage and not log.damaged_segments)
@@ -485,7 +497,7 @@ def _show(
         )
 
 
-def _as_told(stopped: Iterable[ReplicaLog]) -> ReplicaLog:
+def _reported_leader_log(stopped: Iterable[ReplicaLog]) -> ReplicaLog:
     """Return the leader's log as stopped followers have reported it."""
     last = max(stopped, key=lambda log: log.leader_end_offset)
     return ReplicaLog(end_offset=last.leader_end_offset, last_epoch=last.leader_last_epoch)

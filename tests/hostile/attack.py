@@ -34,10 +34,10 @@ STALLED_BYTES = 1_000_000
 AT_ONCE = 50
 PATIENCE_S = 2.0
 
-Chance = random.Random
+RandomSource = random.Random
 
 
-def _header(chance: Chance, key: int, version: int) -> bytes:
+def _header(chance: RandomSource, key: int, version: int) -> bytes:
     client = b"hostile"
     return struct.pack(">hhih", key, version, chance.randrange(1 << 31), len(client)) + client
 
@@ -46,41 +46,41 @@ def _frame(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def random_bytes(chance: Chance) -> bytes:
+def random_bytes(chance: RandomSource) -> bytes:
     """Noise; its first four bytes are a size like any other."""
     return chance.randbytes(chance.randrange(1, 5_000))
 
 
-def truncated_frame(chance: Chance) -> bytes:
+def truncated_frame(chance: RandomSource) -> bytes:
     """A frame that ends before the end it announced."""
     body = _header(chance, 3, 1) + bytes(200)
     return _frame(body)[: chance.randrange(1, len(body))]
 
 
-def oversized_frame(chance: Chance) -> bytes:
+def oversized_frame(chance: RandomSource) -> bytes:
     """A size above every limit, or below zero."""
     size = chance.choice((0x7FFFFFFF, 104_857_601, -1, -(1 << 31), 0x47455420))  # the last is GET
     return struct.pack(">i", size) + bytes(100)
 
 
-def unknown_api(chance: Chance) -> bytes:
+def unknown_api(chance: RandomSource) -> bytes:
     """A key that is no API, or a version that never was."""
     key, version = chance.choice(((999, 0), (-1, 0), (3, 999), (0, -5), (18, 77)))
     return _frame(_header(chance, key, version) + bytes(20))
 
 
-def garbage_body(chance: Chance) -> bytes:
+def garbage_body(chance: RandomSource) -> bytes:
     """A good header of a real API before noise."""
     key, version = chance.choice(((0, 9), (1, 12), (2, 6), (3, 12), (8, 8), (11, 9), (19, 7)))
     return _frame(_header(chance, key, version) + chance.randbytes(chance.randrange(300)))
 
 
-def huge_counts(chance: Chance) -> bytes:
+def huge_counts(chance: RandomSource) -> bytes:
     """An array that claims two billion entries in a frame of a few bytes."""
     return _frame(_header(chance, 3, 1) + struct.pack(">i", 0x7FFFFFF0))
 
 
-BAD_KINDS: tuple[Callable[[Chance], bytes], ...] = (
+BAD_KINDS: tuple[Callable[[RandomSource], bytes], ...] = (
     random_bytes,
     truncated_frame,
     oversized_frame,
@@ -139,7 +139,7 @@ async def _connect(address: tuple[str, int], mode: str) -> Stream:
 
 
 async def _bad(
-    address: tuple[str, int], chance: Chance, number: int, seen: Counter[str], mode: str
+    address: tuple[str, int], chance: RandomSource, number: int, seen: Counter[str], mode: str
 ) -> None:
     kind = BAD_KINDS[number % len(BAD_KINDS)]
     try:

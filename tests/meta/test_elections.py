@@ -159,6 +159,6 @@ def test_offline_partitions_get_a_leader_where_the_configs_allow_it() -> None:
 def test_who_has_nothing_to_do_with_a_partition_does_not_move_it() -> None:
     image = world(1, 2)
     rules = PartitionRules(image, CONFIG)
-    assert list(elections.broker_came(image, rules, 3)) == []
-    assert list(elections.broker_gone(image, rules, 3)) == []
+    assert list(elections.broker_unfenced(image, rules, 3)) == []
+    assert list(elections.remove_from_isrs(image, rules, 3)) == []
     assert list(elections.broker_registered(image, rules, 3, clean=False)) == []

@@ -130,7 +130,7 @@ def test_an_operator_sees_both_logs_and_why_it_waits() -> None:
     [state] = unclean_recovery.describe(image, reports, request, CONFIG).reply.partitions
     assert (state.leader_id, state.why) == (
         1,
-        "broker 2: from offset 8 on each log has records of its own",
+        "broker 2: from offset 8 on, each log has records that the other lacks",
     )
     assert [(r.broker_id, r.reported, r.end_offset, r.stopped) for r in state.replicas] == [
         (1, True, 12, False),

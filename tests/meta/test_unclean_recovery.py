@@ -125,7 +125,7 @@ def test_who_went_before_the_leader_went_on_is_not_needed() -> None:
     image = fence(world(), 3)
     assert first(image).last_known_elr == (3,)
     image, _ = beat(image, 1)
-    assert PartitionRules(image, CONFIG).has_gone_on(first(image))
+    assert PartitionRules(image, CONFIG).leader_has_applied_isr(first(image))
     image = all_back(image, 2, 1)
     assert set(unclean_recovery.needed(first(image))) == {1, 2}
     image, verdict = compare(image, {1: (0, 5), 2: (0, 7)})
@@ -166,7 +166,7 @@ def test_an_unregistered_broker_is_needed_by_what_has_no_leader() -> None:
     decision = brokers.unregister_broker(image, UnregisterBrokerRequest(broker_id=1), CONFIG)
     image = image.apply(decision.records)
     _, verdict = compare(image, {2: (0, 5), 3: (0, 5)})
-    assert verdict.awaits == (1,)
+    assert verdict.awaited == (1,)
 
 
 # --- who leads ---
@@ -208,17 +208,17 @@ def test_a_partition_waits_for_those_who_are_needed_however_long() -> None:
     for logs, awaits in (({1: (0, 5)}, {2, 3}), ({1: (0, 5), 3: (0, 9)}, {2})):
         for late in (False, True):
             after, verdict = compare(image, dict(logs), timed_out=late)
-            assert (first(after).leader, set(verdict.awaits)) == (-1, awaits)
-            assert "in sync" in verdict.why
+            assert (first(after).leader, set(verdict.awaited)) == (-1, awaits)
+            assert "in sync" in verdict.reason
     after, verdict = compare(fence(image, 2), {1: (0, 5), 2: (0, 5), 3: (0, 9)})
-    assert (first(after).leader, verdict.awaits) == (-1, (2,)), "it is gone again"
+    assert (first(after).leader, verdict.awaited) == (-1, (2,)), "it is gone again"
 
 
 def test_aggressive_goes_on_after_its_time() -> None:
     image = all_back(world(), 1, 2, 3)
     logs: dict[int, Log] = {1: (0, 5), 3: (0, 4, DAMAGED)}
     after, verdict = compare(image, logs, AGGRESSIVE)
-    assert (first(after).leader, verdict.awaits) == (-1, (2,))
+    assert (first(after).leader, verdict.awaited) == (-1, (2,))
     after, verdict = compare(image, logs, AGGRESSIVE, timed_out=True)
     partition = first(after)
     assert (partition.leader, verdict.lossy, partition.last_known_elr) == (1, True, ())
@@ -230,7 +230,7 @@ def test_aggressive_goes_on_after_its_time() -> None:
 def test_none_waits_for_the_last_leader_alone() -> None:
     image = all_back(world(), 3, 2, 1)
     after, verdict = compare(image, {2: (0, 9), 3: (0, 9)}, NONE)
-    assert (first(after).leader, verdict.awaits) == (-1, (1,))
+    assert (first(after).leader, verdict.awaited) == (-1, (1,))
     after, _ = compare(image, {1: (0, 5), 2: (0, 9)}, NONE)
     assert first(after).leader == 1
     after, _ = compare(image, {1: (0, 5, DAMAGED), 2: (0, 9)}, NONE)
@@ -242,9 +242,9 @@ def test_where_all_are_damaged_the_others_are_waited_for_too_and_the_loss_is_tol
     image = all_back(image, 1, 2)
     damaged: dict[int, Log] = {1: (0, 5, DAMAGED), 2: (0, 6, DAMAGED)}
     _, verdict = compare(image, damaged)
-    assert verdict.awaits == (3,), "the last one may have more"
+    assert verdict.awaited == (3,), "the last one may have more"
     after, verdict = compare(image, {**damaged, 3: (0, 4)})
-    assert (first(after).leader, verdict.lossy) == (2, True) and "whole" in verdict.why
+    assert (first(after).leader, verdict.lossy) == (2, True) and "lost records" in verdict.reason
     assert first(after).unclean_epoch == first(after).leader_epoch
 
 
@@ -256,7 +256,7 @@ def test_where_all_logs_end_below_what_was_committed_the_others_are_waited_for_t
     reports[key(image)][1].log.high_watermark = 8
     decision = unclean_recovery.recover(image, reports, CONFIG)
     verdict = decision.reply[key(image)]
-    assert (decision.records, verdict.awaits) == ([], (3,)) and "offset 8" in verdict.why
+    assert (decision.records, verdict.awaited) == ([], (3,)) and "offset 8" in verdict.reason
     reports[key(image)] |= known(image, {3: (0, 8)})[key(image)]
     decision = unclean_recovery.recover(image, reports, CONFIG)
     assert first(image.apply(decision.records)).leader == 3
@@ -279,11 +279,11 @@ def test_a_report_of_another_incarnation_or_leader_epoch_counts_for_nothing() ->
     reports = known(image, {1: (0, 5), 2: (0, 6), 3: (0, 7)})
     after = come_back(image, 3, clean=False)
     decision = unclean_recovery.recover(after, reports, CONFIG)
-    assert (decision.records, decision.reply[key(image)].awaits) == ([], (3,))
+    assert (decision.records, decision.reply[key(image)].awaited) == ([], (3,))
     led, _ = compare(image, {1: (0, 5), 2: (0, 6), 3: (0, 7)})
     gone = all_back(led, 3)
     decision = unclean_recovery.recover(gone, reports, CONFIG)
-    assert decision.records == [] and set(decision.reply[key(image)].awaits) == {1, 2, 3}
+    assert decision.records == [] and set(decision.reply[key(image)].awaited) == {1, 2, 3}
 
 
 # --- what brokers report ---

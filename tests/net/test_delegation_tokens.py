@@ -171,7 +171,7 @@ async def test_a_session_by_token_ends_with_it_and_the_controller_removes_it() -
 
 
 class Dashes(Random):
-    """Chance that first draws what would be printed with '-' at its beginning."""
+    """RandomSource that first draws what would be printed with '-' at its beginning."""
 
     def __init__(self) -> None:
         super().__init__(1)

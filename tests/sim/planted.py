@@ -551,10 +551,10 @@ def first_back_leads() -> Iterator[None]:
     def first(
         rules: Any, partition: Any, reports: Any, *, timed_out: bool
     ) -> unclean_recovery.Verdict:
-        heard = unclean_recovery.heard(rules, partition, reports)
+        heard = unclean_recovery.current_logs(rules, partition, reports)
         return unclean_recovery.Verdict(next(iter(heard), NO_LEADER))
 
-    with patched(unclean_recovery, judge=first):
+    with patched(unclean_recovery, choose_leader=first):
         yield
 
 
@@ -565,7 +565,7 @@ def longest_log_whatever_its_epoch() -> Iterator[None]:
     def longest(partition: Any, logs: Any) -> int:
         return max(logs, key=lambda node: logs[node].end_offset, default=NO_LEADER)
 
-    with patched(unclean_recovery, best=longest):
+    with patched(unclean_recovery, best_replica=longest):
         yield
 
 
@@ -577,7 +577,7 @@ def members_of_the_isr_forgotten() -> Iterator[None]:
         old = self._old
         return old.last_known_elr[:1] if old.leader == NO_LEADER else ()
 
-    with patched(PartitionChangeBuilder, _last_known=leader_alone):
+    with patched(PartitionChangeBuilder, _last_known_to_keep=leader_alone):
         yield
 
 
@@ -631,7 +631,9 @@ def stopped_followers_compared_by_ends() -> Iterator[None]:
 
     def by_ends(rules: Any, topic: Any, partition: Any, node: int, log: Any) -> Any:
         if log.leader_end_offset >= log.high_watermark:
-            return stopped_followers.Comparison(goes_on=True, why="the leader's log is as long")
+            return stopped_followers.Comparison(
+                may_continue=True, reason="the leader's log is as long"
+            )
         return compare(rules, topic, partition, node, log)
 
     with patched(unclean_recovery, compare=by_ends):
@@ -702,7 +704,7 @@ def damaged_leader_leads_on() -> Iterator[None]:
     def stays(rules: Any, topic: Any, partition: Any, node: int, reports: Any) -> None:
         return None
 
-    with patched(unclean_recovery, _resigned=stays):
+    with patched(unclean_recovery, _move_leadership=stays):
         yield
 
 

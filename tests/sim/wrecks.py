@@ -290,7 +290,7 @@ class Wrecks:
         return (
             partition is not None
             and partition.isr == (leader.node_id,)
-            and PartitionRules(image, leader.config).has_gone_on(partition)
+            and PartitionRules(image, leader.config).leader_has_applied_isr(partition)
         )
 
     async def _crash_parted(self, brokers: list[SimNode]) -> None:

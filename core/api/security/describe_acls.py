@@ -7,7 +7,7 @@ from pk.core.auth.acls import AclFilter
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.meta.acls import wrong_with_filter
+from pk.core.meta.acls import filter_error
 from pk.core.meta.image import MetadataImage
 from pk.core.wire.messages.describe_acls import (
     AclDescription,
@@ -36,7 +36,7 @@ async def handle(context: Context, request: DescribeAclsRequest) -> DescribeAcls
         request.operation,
         request.permission_type,
     )
-    if (error := wrong_with_filter(wanted)) is not None:
+    if (error := filter_error(wanted)) is not None:
         raise error
     image = context.broker.image
     if len(image.acls) > LARGE_RULES:

@@ -177,7 +177,7 @@ class UncleanRecovery:
                 continue
             logger.error(
                 "%s: broker %d becomes leader, and acknowledged records may be lost: %s",
-                self._names(keys), verdict.leader, verdict.why,
+                self._names(keys), verdict.leader, verdict.reason,
             )  # fmt: skip
 
     def _log_waiting(self) -> None:
@@ -191,9 +191,9 @@ class UncleanRecovery:
                 self._logged[key] = verdict
                 waiting.setdefault(verdict, []).append(key)
         for verdict, keys in waiting.items():
-            brokers = " and ".join(map(str, verdict.awaits))
+            brokers = " and ".join(map(str, verdict.awaited))
             waits = f" until the log of broker {brokers} is known" if brokers else ""
-            logger.warning("%s: no leader%s: %s", self._names(keys), waits, verdict.why)
+            logger.warning("%s: no leader%s: %s", self._names(keys), waits, verdict.reason)
 
     def _names(self, keys: list[TopicIdPartition]) -> str:
         topics = self._controller.image.topics_by_id
