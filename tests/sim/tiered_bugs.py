@@ -77,7 +77,7 @@ def noted_before_stored() -> Iterator[None]:
 
     def wrong(self: RemoteSegments, segment: RemoteSegment) -> None:
         begin(self, segment)
-        self._show(segment)
+        self._make_readable(segment)
 
     with patched(RemoteSegments, _begin=wrong):
         yield

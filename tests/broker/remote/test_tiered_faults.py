@@ -199,7 +199,7 @@ def _late_note_wins(patch: pytest.MonkeyPatch) -> None:
     def wrong(segments: RemoteSegments, record: Record) -> None:
         replay(segments, record)
         if isinstance(record, RemoteSegment):
-            segments._show(record)
+            segments._make_readable(record)
 
     patch.setattr(RemoteSegments, "replay", wrong)
 
@@ -238,7 +238,7 @@ def _noted_before_stored(patch: pytest.MonkeyPatch) -> None:
     async def wrong(topic: RemoteLogMetadataTopic, record: Record) -> None:
         await write(topic, record)
         if isinstance(record, RemoteSegment):
-            topic.segments(record.partition)._show(record)
+            topic.segments(record.partition)._make_readable(record)
 
     patch.setattr(RemoteLogMetadataTopic, "write", wrong)
 
