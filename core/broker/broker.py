@@ -50,8 +50,8 @@ class ImageListener(Protocol):
         ...
 
 
-ROOM_RETRY_S: Final = 1.0
-ROOM_RETRY_S_MAX: Final = 16.0
+SPACE_RETRY_S: Final = 1.0
+SPACE_RETRY_S_MAX: Final = 16.0
 """The pause before a full disk is checked for space again: the first one, and the longest."""
 
 
@@ -80,7 +80,7 @@ class Broker(Struct, eq=False, kw_only=True):
     disconnected: list[Callable[[int], None]]
     """Called with the id of a closed connection (`Context.connection_id`)."""
     _publishing: trio.Lock = field(default_factory=trio.Lock)
-    _lacks_room: trio.Event = field(default_factory=trio.Event)
+    _lacks_space: trio.Event = field(default_factory=trio.Event)
     """Set when a log could not be created because its disk was full."""
 
     @property
@@ -118,7 +118,7 @@ class Broker(Struct, eq=False, kw_only=True):
         self.background.start(nursery)
         nursery.start_soon(self.purgatory.serve)
         self.data.start(nursery)
-        nursery.start_soon(self._await_room)
+        nursery.start_soon(self._wait_for_space)
 
     async def publish(self, image: MetadataImage) -> None:
         """React to an image from the controller, then make it current. Later images wait for
@@ -139,8 +139,8 @@ class Broker(Struct, eq=False, kw_only=True):
     async def _react(self, image: MetadataImage, found: Changes) -> None:
         await self.data.fetchers.release(found)
         opened = await self.data.replicas.prepare(image, found)
-        later = await self.data.replicas.commit(image, found, opened)
-        gone = self.data.replicas.commit_internal(later)
+        uncommitted = await self.data.replicas.commit(image, found, opened)
+        removed = self.data.replicas.commit_internal(uncommitted)
         self.state.image = image
         # There is no checkpoint in this step: a coordinator must not outlive the leadership that it
         # depends on, nor overlap with the next one.
@@ -151,21 +151,21 @@ class Broker(Struct, eq=False, kw_only=True):
         await self.data.fetchers.follow(opened, found)
         await self.data.assignments.follow(opened, found)
         await self.data.replica_logs.follow(opened, found)
-        await self.data.replicas.deletion.delete(gone)
-        if self.data.replicas.opener.lacking_room(image):
-            self._lacks_room.set()
+        await self.data.replicas.deletion.delete(removed)
+        if self.data.replicas.opener.lacking_space(image):
+            self._lacks_space.set()
 
-    async def _await_room(self) -> None:
+    async def _wait_for_space(self) -> None:
         """Create the logs that did not fit on a disk once it has space, even if no new image
         arrives."""
-        wait_s = ROOM_RETRY_S
+        wait_s = SPACE_RETRY_S
         while True:
-            await self._lacks_room.wait()
+            await self._lacks_space.wait()
             await trio.sleep(wait_s)
-            self._lacks_room = trio.Event()
+            self._lacks_space = trio.Event()
             async with self._publishing:
-                late = Changes(partitions=self.data.replicas.opener.lacking_room(self.image))
+                late = Changes(partitions=self.data.replicas.opener.lacking_space(self.image))
                 await self._react(self.image, late)
             wait_s = (
-                min(2 * wait_s, ROOM_RETRY_S_MAX) if self._lacks_room.is_set() else ROOM_RETRY_S
+                min(2 * wait_s, SPACE_RETRY_S_MAX) if self._lacks_space.is_set() else SPACE_RETRY_S
             )

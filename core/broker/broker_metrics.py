@@ -79,7 +79,7 @@ class BrokerMetrics:
         self.scrubbed_bytes = Counter()
         self.damaged_segments = Counter()
         self.replaced_segments = Counter()
-        self.committed_cut = Counter()
+        self.committed_truncated = Counter()
         """The number of times that a follower had to truncate its log below its high watermark to
         match its leader's."""
 

@@ -76,7 +76,7 @@ async def metrics_of(broker: Broker) -> list[Metric]:
             f"{_REPLICAS}CommittedRecordsLackingPerSec",
             "counter",
             "Times that a leader lacked records that its follower knew to be committed.",
-            [Sample(counted.committed_cut.value)],
+            [Sample(counted.committed_truncated.value)],
         ),
         Metric(
             "kafka.log:type=LogScrubber,name=ScrubbedBytesPerSec",

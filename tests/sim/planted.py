@@ -62,7 +62,7 @@ def high_watermark_from_log_end() -> Iterator[None]:
 
     def advance(self: Partition) -> None:
         if self.leads and self.log.state.log_end_offset > self.high_watermark:
-            self._moved(self.log.state.log_end_offset)
+            self._high_watermark_moved(self.log.state.log_end_offset)
 
     with patched(Partition, advance_high_watermark=advance):
         yield
@@ -584,7 +584,7 @@ def members_of_the_isr_forgotten() -> Iterator[None]:
 @contextmanager
 def end_before_damage_reported() -> Iterator[None]:
     """A replica that was found damaged reports the end that it had before."""
-    described = replica_logs.described
+    described = replica_logs.describe_log
 
     def as_it_was(partition: Partition) -> Any:
         log, mark = described(partition), partition.log.mark
@@ -593,7 +593,7 @@ def end_before_damage_reported() -> Iterator[None]:
             log.last_epoch = max(log.last_epoch, partition.leader_epoch - 1)
         return log
 
-    with patched(replica_logs, described=as_it_was):
+    with patched(replica_logs, describe_log=as_it_was):
         yield
 
 
@@ -619,7 +619,7 @@ def cut_uncompared() -> Iterator[None]:
     def may_cut(self: LogReconciler, fetch_state: Any, offset: int) -> bool:
         return True
 
-    with patched(LogReconciler, _may_cut=may_cut):
+    with patched(LogReconciler, _may_truncate=may_cut):
         yield
 
 

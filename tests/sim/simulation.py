@@ -712,7 +712,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
             witness(self, epoch)
         return offsets
 
-    mend = PartitionTasks._mend
+    mend = PartitionTasks._clear_damage
 
     async def witnessed_mend(
         self: PartitionTasks, partition: Partition, log: Log, image: PartitionImage
@@ -741,7 +741,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
     node_lifecycle.EmbeddedStore = observed  # type: ignore[assignment, misc]
     Partition.append = witnessed  # type: ignore[method-assign]
     Partition.append_run = witnessed_run  # type: ignore[method-assign]
-    PartitionTasks._mend = witnessed_mend  # type: ignore[method-assign]
+    PartitionTasks._clear_damage = witnessed_mend  # type: ignore[method-assign]
     _ShareFetch._acquire = witnessed_acquire  # type: ignore[method-assign]
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -758,7 +758,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
         logger.propagate = propagate
         Partition.append = append  # type: ignore[method-assign]
         Partition.append_run = append_run  # type: ignore[method-assign]
-        PartitionTasks._mend = mend  # type: ignore[method-assign]
+        PartitionTasks._clear_damage = mend  # type: ignore[method-assign]
         _ShareFetch._acquire = acquire  # type: ignore[method-assign]
         node_lifecycle.EmbeddedStore = EmbeddedStore  # type: ignore[misc]
 

@@ -364,7 +364,7 @@ class Fetch:
             return self._read_partition(partition, fetched)
         except KafkaError as e:
             if e.code == ErrorCode.CORRUPT_MESSAGE and partition is not None:
-                for tell in self.context.broker.data.replicas.damage_met:
+                for tell in self.context.broker.data.replicas.damage_found:
                     tell(partition)
             answer = PartitionData(
                 partition_index=fetched.partition,

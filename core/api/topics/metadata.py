@@ -65,7 +65,7 @@ async def handle(context: Context, request: MetadataRequest) -> MetadataResponse
         # The client may have just lost its leader. Then this broker has lost it, too, and the end
         # of that connection may arrive together with the client's request.
         await trio.lowlevel.checkpoint()
-        await context.broker.cluster.disconnected_leaders.wait_for_verdict()
+        await context.broker.cluster.disconnected_leaders.wait_for_decision()
         recently_fenced = context.broker.cluster.recently_fenced.nodes()
     if (
         _wants_all(request, context.api_version)

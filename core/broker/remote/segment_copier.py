@@ -17,7 +17,7 @@ from pk.core.broker.offload import offload
 from pk.core.broker.remote.segment_deleter import SegmentDeleter
 from pk.core.broker.remote.tasks import RemoteTasks, remote_partition, still_leads
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.replication.remote_log import RemoteLog, until_allowed
+from pk.core.broker.replication.remote_log import RemoteLog, wait_for_quota
 from pk.core.broker.replication.replication_quotas import Quota
 from pk.core.errors import KafkaError
 from pk.core.log.remote.copying import epochs_between, next_to_copy, tail_of
@@ -82,7 +82,7 @@ class SegmentCopier:
         if found is None:
             return False
         segment, following = found
-        await until_allowed(self.quota)
+        await wait_for_quota(self.quota)
         topic = begun.topic if begun is not None else self._topic_state(partition.tp.topic)
         tail = await offload(
             tail_of, log, segment, following - 1, lineage, topic, directory=log.log_dir.path

@@ -26,7 +26,7 @@ import trio.lowlevel
 
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.replication.truncation import cut_at
+from pk.core.broker.replication.truncation import truncation_for
 from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log.failures import StorageError
 from pk.core.record.batch import read_header
@@ -44,25 +44,27 @@ logger = logging.getLogger("pk.broker")
 COPY_BYTES = 1 << 20
 """The number of bytes copied at a time in a thread, and the most that the event loop copies itself
 at the end."""
-PATIENCE_S = 0.001
-LOOK_AGAIN_S = 0.5
+QUOTA_WAIT_S_MIN = 0.001
+QUOTA_CHECK_S = 0.5
 """The longest wait for the quota, in seconds: the quota may be raised during the wait."""
-NOT_HERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-NEVER = 1 << 62
+NO_REPLICA = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+FLUSH_NEVER = 1 << 62
 """From this value on, which includes its default, `flush.messages` requires no sync."""
 
 
 class Move:
     """The move of one log."""
 
-    def __init__(self, partition: Partition, directory: LogDir, before: Move | None = None) -> None:
-        """`before` is an earlier move that must end first, since it may still use the same
+    def __init__(
+        self, partition: Partition, directory: LogDir, previous: Move | None = None
+    ) -> None:
+        """`previous` is an earlier move that must end first, since it may still use the same
         files."""
         self.partition = partition
         self.directory = directory
-        self.before = before
+        self.previous = previous
         self.future: Log | None = None
-        self.cut: int | None = None
+        self.truncated_at: int | None = None
         """The offset at which the log was truncated since the last copied piece; the copy may
         differ from there on."""
         self.scope = trio.CancelScope()
@@ -95,7 +97,7 @@ class AlterLogDirsManager:
         self._start_soon = start_soon
         self._quota = quota
         self._moved = moved
-        replicas.tasks.was_cut.append(self._cut)
+        replicas.tasks.log_truncated.append(self._on_truncated)
         self._moves: dict[TopicPartition, Move] = {}
 
     def moves(self, directory: LogDir) -> list[Move]:
@@ -124,7 +126,7 @@ class AlterLogDirsManager:
         try:
             partition = self._replicas.partition(topic, number)
         except KafkaError as e:
-            if e.code in NOT_HERE:
+            if e.code in NO_REPLICA:
                 self._dirs.set_preferred_dir(TopicPartition(topic, number), directory)
             if e.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE) from None
@@ -148,11 +150,13 @@ class AlterLogDirsManager:
                 if partition is not None and partition.log.log_dir is not directory:
                     self._begin(Move(partition, directory))
 
-    def _cut(self, partition: Partition, offset: int) -> None:
+    def _on_truncated(self, partition: Partition, offset: int) -> None:
         """Note that the partition's log was truncated at `offset`, or restarted there."""
         move = self._moves.get(partition.tp)
         if move is not None and move.partition is partition:
-            move.cut = offset if move.cut is None else min(move.cut, offset)
+            move.truncated_at = (
+                offset if move.truncated_at is None else min(move.truncated_at, offset)
+            )
 
     def _begin(self, move: Move) -> None:
         self._moves[move.partition.tp] = move
@@ -161,10 +165,10 @@ class AlterLogDirsManager:
     async def _run(self, move: Move) -> None:
         partition, damaged = move.partition, False
         try:
-            if move.before is not None:
+            if move.previous is not None:
                 with trio.CancelScope(shield=True):
-                    await move.before.ended.wait()
-                move.before = None
+                    await move.previous.ended.wait()
+                move.previous = None
             with move.scope:
                 await self._copy(move)
         except StorageError as e:
@@ -183,13 +187,13 @@ class AlterLogDirsManager:
                 if move.future is not None and partition.log is not move.future:
                     wanted = damaged or move.scope.cancelled_caught or not self._is_here(partition)
                     with trio.CancelScope(shield=True):
-                        await self._leave(move.future, remove=wanted)
+                        await self._discard(move.future, remove=wanted)
             finally:
                 if self._moves.get(partition.tp) is move:
                     del self._moves[partition.tp]
                 move.ended.set()
 
-    async def _leave(self, future: Log, *, remove: bool) -> None:
+    async def _discard(self, future: Log, *, remove: bool) -> None:
         """Delete a future log, or keep it for the next start."""
         try:
             await offload(self._dirs.remove_future if remove else _abandon, future)
@@ -204,11 +208,11 @@ class AlterLogDirsManager:
         await offload(future.copy_damage, log, directory=path)
         await self._align(move, future)
         while self._is_here(partition):
-            if move.cut is not None:
-                await self._cut_copy(move, future)
+            if move.truncated_at is not None:
+                await self._truncate_copy(move, future)
                 continue
             if partition.busy or self._quota.exceeded:
-                await trio.sleep(min(max(self._quota.wait_s, PATIENCE_S), LOOK_AGAIN_S))
+                await trio.sleep(min(max(self._quota.wait_s, QUOTA_WAIT_S_MIN), QUOTA_CHECK_S))
                 continue
             if log.state.log_end_offset - future.state.log_end_offset and await self._catch_up(
                 move, future
@@ -218,7 +222,7 @@ class AlterLogDirsManager:
                 await offload(future.copy_damage, log, directory=path)
             await offload(future.durability.flush, directory=path)
             await trio.lowlevel.checkpoint_if_cancelled()
-            if partition.busy or move.cut is not None or not future.has_same_damage(log):
+            if partition.busy or move.truncated_at is not None or not future.has_same_damage(log):
                 continue
             missing = log.reader.read_bytes(
                 max(future.state.log_end_offset, log.state.local_log_start_offset),
@@ -229,7 +233,7 @@ class AlterLogDirsManager:
                 continue
             if self._switch(partition, future, missing):
                 with trio.CancelScope(shield=True):
-                    await self._take_away(partition, future, log)
+                    await self._delete_old_log(partition, future, log)
                 return
 
     async def _align(self, move: Move, future: Log) -> None:
@@ -237,11 +241,16 @@ class AlterLogDirsManager:
         truncates its log to its leader's."""
         log, path = move.partition.log, move.directory.path
         while future.state.size:
-            ours = log.state.end_offset_for_epoch(future.state.epochs.latest)
-            cut = cut_at(
-                future.state.epochs, future.state.log_end_offset, ours.epoch, ours.end_offset
+            log_epoch_end = log.state.end_offset_for_epoch(future.state.epochs.latest)
+            truncation = truncation_for(
+                future.state.epochs,
+                future.state.log_end_offset,
+                log_epoch_end.epoch,
+                log_epoch_end.end_offset,
             )
-            if cut is None:  # without a common epoch, nothing shows that any records are the same
+            if (
+                truncation is None
+            ):  # without a common epoch, nothing shows that any records are the same
                 now_ms = self._replicas.clock.now_ms()
                 await offload(
                     future.segments.restart_at,
@@ -250,13 +259,13 @@ class AlterLogDirsManager:
                     directory=path,
                 )
                 return
-            await offload(future.segments.truncate_to, cut.offset, directory=path)
-            if cut.agreed:
+            await offload(future.segments.truncate_to, truncation.offset, directory=path)
+            if truncation.logs_agree:
                 return
 
-    async def _cut_copy(self, move: Move, future: Log) -> None:
+    async def _truncate_copy(self, move: Move, future: Log) -> None:
         """Truncate the copy at the offset at which the log was truncated."""
-        offset, move.cut = move.cut, None
+        offset, move.truncated_at = move.truncated_at, None
         assert offset is not None
         await offload(future.segments.truncate_to, offset, directory=move.directory.path)
 
@@ -266,26 +275,26 @@ class AlterLogDirsManager:
         try:
             copied = await offload(_copy_some, partition.log, future, self._replicas.clock.now_ms())
         except KafkaError:
-            if partition.busy or move.cut is not None:
+            if partition.busy or move.truncated_at is not None:
                 return True  # the log was truncated during the copy
             raise
         self._quota.passed(copied)
         await trio.lowlevel.checkpoint()
         return copied >= COPY_BYTES
 
-    def _switch(self, partition: Partition, future: Log, rest: bytes) -> bool:
+    def _switch(self, partition: Partition, future: Log, missing: bytes) -> bool:
         """Copy the rest and switch logs, without a checkpoint, so that no append or read comes in
         between. Returns False if the rest was incomplete."""
         log = partition.log
-        if rest:
-            future.appender.append_as_follower(rest, self._replicas.clock.now_ms())
+        if missing:
+            future.appender.append_as_follower(missing, self._replicas.clock.now_ms())
         elif future.state.log_end_offset < log.state.log_end_offset:
             # Compaction has removed all records before the empty active segment.
             future.segments.roll_to(log.state.log_end_offset, self._replicas.clock.now_ms())
         if future.state.log_end_offset != log.state.log_end_offset:
             return False
         future.state.copy_start(log.state)
-        if partition.config.flush_messages < NEVER:
+        if partition.config.flush_messages < FLUSH_NEVER:
             future.durability.flush()
         future.configure(log.state.config)
         self._dirs.promote(future, log)
@@ -294,7 +303,7 @@ class AlterLogDirsManager:
         logger.info("%s was moved to %s", partition.tp, future.log_dir.path)
         return True
 
-    async def _take_away(self, partition: Partition, future: Log, log: Log) -> None:
+    async def _delete_old_log(self, partition: Partition, future: Log, log: Log) -> None:
         """Delete the previous log of the partition, once the new one is safe."""
         await offload(self._dirs.finish_promotion, future, log, directory=future.log_dir.path)
         path = self._dirs.rename_replaced(log)

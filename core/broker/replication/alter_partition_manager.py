@@ -48,7 +48,7 @@ TIMEOUT_MS: Final = 5_000
 """How long one request may look for its controller, in ms. The next request includes all proposals
 that are due then."""
 
-NOT_DONE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+REJECTED: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """The controller's state of the partition is the same as this broker's, and the controller has
 changed nothing."""
 WAIT_FOR_IMAGE: Final = frozenset(
@@ -85,7 +85,7 @@ class AlterPartitionManager:
         """Maintain the ISRs until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
-            nursery.start_soon(self._ask_for_all)
+            nursery.start_soon(self._send_proposals)
 
     async def _watch(self) -> None:
         """Look for followers that have fallen behind, every half of `replica.lag.time.max.ms` as
@@ -96,9 +96,9 @@ class AlterPartitionManager:
             for partition in list(replicas):
                 await let_others_run()
                 if partition.leads and partition.followers and partition.offline is None:
-                    self._look_at(partition)
+                    self._shrink_and_expand(partition)
 
-    def _look_at(self, partition: Partition) -> None:
+    def _shrink_and_expand(self, partition: Partition) -> None:
         slow = partition.shrink(self._replicas.tasks.now())
         if slow:
             logger.info(
@@ -113,16 +113,16 @@ class AlterPartitionManager:
         partition.advance_high_watermark()
         partition.expand()
 
-    async def _ask_for_all(self) -> None:
+    async def _send_proposals(self) -> None:
         while True:
-            asked = await self._proposals.take()
-            due = [(p, p.proposal) for p in asked if p.proposal is not None and p.leads]
-            if due and (again := await self._ask(due)):
+            partitions = await self._proposals.take()
+            due = [(p, p.proposal) for p in partitions if p.proposal is not None and p.leads]
+            if due and (retry := await self._send(due)):
                 await trio.sleep(RETRY_S)
-                for partition in again:
+                for partition in retry:
                     self._proposals.add(partition)
 
-    async def _ask(self, due: Due) -> list[Partition]:
+    async def _send(self, due: Due) -> list[Partition]:
         """Send the proposals in `due`. Returns the partitions whose request must be repeated."""
         request = request_of(self._state.node_id, self._state.broker_epoch, due)
         try:
@@ -142,16 +142,16 @@ class AlterPartitionManager:
             for topic in answer.topics
             for data in topic.partitions
         }
-        again: list[Partition] = []
+        retry: list[Partition] = []
         for partition, proposal in due:
             data, before = answers.get((partition.topic_id, partition.tp.partition)), partition.isr
-            if data is None or not take(partition, proposal, data):
-                again.append(partition)
+            if data is None or not apply_result(partition, proposal, data):
+                retry.append(partition)
             elif len(partition.isr) < len(before):
                 self._state.metrics.isr_shrinks.value += 1
             elif len(partition.isr) > len(before):
                 self._state.metrics.isr_expands.value += 1
-        return again
+        return retry
 
 
 def request_of(node_id: int, broker_epoch: int, due: Due) -> AlterPartitionRequest:
@@ -176,14 +176,14 @@ def request_of(node_id: int, broker_epoch: int, due: Due) -> AlterPartitionReque
     )
 
 
-def take(partition: Partition, proposal: Proposal, data: ResponsePartitionData) -> bool:
+def apply_result(partition: Partition, proposal: Proposal, data: ResponsePartitionData) -> bool:
     """Apply the result for one partition. Returns False if the request must be repeated."""
     code = data.error_code
     if code == ErrorCode.NONE:
         logger.info("%s: ISR is now %s", partition.tp, ", ".join(map(str, data.isr)))
         partition.accepted(proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch)
         return True
-    if code in NOT_DONE:
+    if code in REJECTED:
         logger.info("%s: ISR not changed: %s", partition.tp, error_name(code))
         partition.refused(proposal)
         return True

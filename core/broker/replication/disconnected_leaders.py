@@ -11,7 +11,7 @@ from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.state import BrokerState
 from pk.core.meta.image import MetadataImage
 
-VERDICT_S: Final = 0.25
+DECISION_WAIT_S: Final = 0.25
 """How long a lost connection counts, in seconds. The controller loses its own connection at the
 same time and needs much less than this to react."""
 
@@ -26,7 +26,7 @@ class DisconnectedLeaders:
 
     def lost(self, node_id: int) -> None:
         """Note that the connection on which this broker fetches from a leader has broken."""
-        self._until[node_id] = trio.current_time() + VERDICT_S
+        self._until[node_id] = trio.current_time() + DECISION_WAIT_S
 
     def __bool__(self) -> bool:
         """Return whether the controller has not yet decided about one of them."""
@@ -37,8 +37,8 @@ class DisconnectedLeaders:
                 del self._until[node_id]
         return bool(self._until)
 
-    async def wait_for_verdict(self) -> None:
-        """Wait until the controller has decided about all of them, at most `VERDICT_S`."""
+    async def wait_for_decision(self) -> None:
+        """Wait until the controller has decided about all of them, at most `DECISION_WAIT_S`."""
         if self:
             await self._purgatory.until(
                 lambda: not self, (MetadataImage,), max(self._until.values())

@@ -138,14 +138,14 @@ class LogOpener:
             del self._lost[tp]
         return tp in self._lost
 
-    def to_try_again(
+    def to_retry(
         self, image: MetadataImage, wanted: Iterable[PartitionChange] = ()
     ) -> list[PartitionChange]:
         """Return the offline partitions that are not in `wanted`, as changes of `image`. Partitions
         that `image` does not assign to this broker are dropped."""
-        again: list[PartitionChange] = []
+        retried: list[PartitionChange] = []
         if not self._offline:
-            return again
+            return retried
         covered = {change.tp for change in wanted}
         for tp, (change, _) in list(self._offline.items()):
             topic, new = image.topics.get(tp.topic), image.partition(*tp)
@@ -157,18 +157,18 @@ class LogOpener:
             ):
                 del self._offline[tp]
             elif tp not in covered and self._dirs.usable:
-                again.append(PartitionChange(topic, None, new))
-        return again
+                retried.append(PartitionChange(topic, None, new))
+        return retried
 
-    def lacking_room(self, image: MetadataImage) -> list[PartitionChange]:
+    def lacking_space(self, image: MetadataImage) -> list[PartitionChange]:
         """Return the partitions that could not be created or opened for lack of space or
         descriptors, as if they were new in `image`."""
-        lacking: list[PartitionChange] = []
-        for change in self.to_try_again(image):
+        without_space: list[PartitionChange] = []
+        for change in self.to_retry(image):
             error = self._offline[change.tp][1]
             if isinstance(error, StorageError) and error.is_transient:
-                lacking.append(change)
-        return lacking
+                without_space.append(change)
+        return without_space
 
     def forget(self, topic: TopicImage) -> None:
         """Handle the deletion of a topic: its missing partitions no longer count as lost."""
@@ -197,7 +197,7 @@ class LogOpener:
                         config,
                         self._clock.now_ms(),
                         progress,
-                        expected=self._had(change.new),
+                        expected=self._had_log(change.new),
                     )
                     log.state.epochs  # noqa: B018  read here, not by the loop when the partition is led
                     if log.snapshot_bytes > SNAPSHOT_BYTES_MAX:
@@ -217,7 +217,7 @@ class LogOpener:
             opened += _recover_some(open_one, some[len(opened) :], recovery)
         return opened
 
-    def _had(self, image: PartitionImage) -> bool:
+    def _had_log(self, image: PartitionImage) -> bool:
         """Return whether this broker, which is starting, had a log of this partition when it
         stopped, according to the image."""
         members = (*image.isr, *image.elr, *image.last_known_elr)

@@ -29,7 +29,7 @@ from pk.core.broker.peers import Channel
 from pk.core.broker.replication.partition import Partition, Stop
 from pk.core.broker.replication.partition_fetch_state import PartitionFetchState
 from pk.core.broker.replication.replicas import Replicas
-from pk.core.broker.replication.truncation import Cut, cut_at
+from pk.core.broker.replication.truncation import Truncation, truncation_for
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
@@ -56,9 +56,9 @@ from pk.core.wire.messages.offset_for_leader_epoch import (
 
 logger = logging.getLogger("pk.replication")
 
-NOTE_AGAIN_S_MIN: Final = 0.1
-NOTE_AGAIN_S_MAX: Final = 2.0
-NOTE_FOR_S: Final = 30.0
+CHECKPOINT_RETRY_S_MIN: Final = 0.1
+CHECKPOINT_RETRY_S_MAX: Final = 2.0
+CHECKPOINT_TIMEOUT_S: Final = 30.0
 """How long to retry writing a checkpoint, in seconds, before the directory is taken offline."""
 
 Divergence = tuple[PartitionFetchState, int, int]
@@ -93,34 +93,45 @@ class LogReconciler:
         self._replicas = replicas
         self._fetcher = fetcher
 
-    async def cut(self, channel: Channel, cuts: list[Divergence]) -> None:
+    async def truncate(self, channel: Channel, divergences: list[Divergence]) -> None:
         """Truncate logs according to the leader's responses; the next response shows whether they
         then agree."""
         due: list[tuple[PartitionFetchState, int]] = []
-        for fetch_state, epoch, end_offset in cuts:
+        for fetch_state, epoch, end_offset in divergences:
             if self._fetcher.is_current(fetch_state):
                 log = fetch_state.partition.log
-                cut = cut_at(log.state.epochs, log.state.log_end_offset, epoch, end_offset)
-                fetch_state.checked = cut is None or cut.agreed
-                at = fetch_state.partition.high_watermark if cut is None else cut.offset
+                truncation = truncation_for(
+                    log.state.epochs, log.state.log_end_offset, epoch, end_offset
+                )
+                fetch_state.checked = truncation is None or truncation.logs_agree
+                at = (
+                    fetch_state.partition.high_watermark
+                    if truncation is None
+                    else truncation.offset
+                )
                 due.append((fetch_state, at))
         await self._truncate(channel, due)
 
     async def _truncate(
-        self, channel: Channel, cuts: list[tuple[PartitionFetchState, int]]
+        self, channel: Channel, divergences: list[tuple[PartitionFetchState, int]]
     ) -> None:
         may: list[tuple[PartitionFetchState, int]] = []
-        for fetch_state, offset in cuts:
-            if not self._may_cut(fetch_state, offset):
-                await self._stop_before(channel, fetch_state)
-            elif fetch_state.partition.stopped is None or await self._keep(fetch_state, offset):
+        for fetch_state, offset in divergences:
+            if not self._may_truncate(fetch_state, offset):
+                await self._compare_and_stop(channel, fetch_state)
+            elif fetch_state.partition.stopped is None or await self._copy_truncated(
+                fetch_state, offset
+            ):
                 may.append((fetch_state, offset))
         due = [(f.partition, offset) for f, offset in may if self._fetcher.is_current(f)]
-        async with self._held([partition for partition, _ in due]), trio.open_nursery() as nursery:
+        async with (
+            self._mark_busy([partition for partition, _ in due]),
+            trio.open_nursery() as nursery,
+        ):
             for partition, offset in due:
                 nursery.start_soon(self._truncate_one, partition, offset)
 
-    def _may_cut(self, fetch_state: PartitionFetchState, offset: int) -> bool:
+    def _may_truncate(self, fetch_state: PartitionFetchState, offset: int) -> bool:
         """Return whether a log may be truncated at `offset`."""
         partition = fetch_state.partition
         log, image, stopped = partition.log, partition.image, partition.stopped
@@ -142,43 +153,45 @@ class LogReconciler:
             if may_cut
             else "this replica keeps them, stops fetching, and asks the controller",
         )
-        self._state.metrics.committed_cut.value += 1
+        self._state.metrics.committed_truncated.value += 1
         return may_cut
 
-    async def _stop_before(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
+    async def _compare_and_stop(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
         """Compare the log, which may not be truncated now, with its leader's, and stop."""
         stop = Stop()
         try:
-            stop = await self._compared(channel, fetch_state)
+            stop = await self._compare_with_leader(channel, fetch_state)
         except KafkaError as e:
             logger.info("%s: could not compare the log with the leader's: %s", fetch_state.key, e)
         if self._fetcher.is_current(fetch_state):
             self._fetcher.stop(fetch_state, stop)
 
-    async def _compared(self, channel: Channel, fetch_state: PartitionFetchState) -> Stop:
+    async def _compare_with_leader(
+        self, channel: Channel, fetch_state: PartitionFetchState
+    ) -> Stop:
         """Return the offset at which the logs diverge, and the leader's log end. Raises PeerLost,
         KafkaError."""
         log = fetch_state.partition.log
         epoch, end = log.state.epochs.end_offset(
             min(log.state.epochs.latest, fetch_state.leader_epoch), log.state.log_end_offset
         )
-        cut: Cut | None = None
+        truncation: Truncation | None = None
         while epoch >= 0:
             found = await self._leader_epoch_end(channel, fetch_state, epoch)
-            cut = cut_at(log.state.epochs, end, *found)
-            if cut is None or cut.agreed:
+            truncation = truncation_for(log.state.epochs, end, *found)
+            if truncation is None or truncation.logs_agree:
                 break
-            epoch, end = log.state.epochs.end_offset(found.epoch, cut.offset)
+            epoch, end = log.state.epochs.end_offset(found.epoch, truncation.offset)
         before = await self._leader_epoch_end(channel, fetch_state, fetch_state.leader_epoch - 1)
         leader_end = await self._leader_offset(channel, fetch_state, LATEST_TIMESTAMP)
         return Stop(
-            cut.offset if cut is not None and cut.agreed else NO_OFFSET,
+            truncation.offset if truncation is not None and truncation.logs_agree else NO_OFFSET,
             leader_end,
             before.epoch if before.end_offset == leader_end else fetch_state.leader_epoch,
         )
 
     @asynccontextmanager
-    async def _held(self, partitions: list[Partition]) -> AsyncGenerator[None]:
+    async def _mark_busy(self, partitions: list[Partition]) -> AsyncGenerator[None]:
         """Mark the partitions as busy until the block ends, so that no other task touches their
         logs. If a log was truncated below its recovery point or its start, a checkpoint records
         that before the partitions are released, so that nothing is appended earlier, under any
@@ -210,17 +223,17 @@ class LogReconciler:
             for directory, marks in fallen.items():
                 to_write[partial(directory.write_high_watermarks, marks)] = directory
             for write, directory in to_write.items():
-                await self._note(write, directory)
+                await self._write_checkpoint(write, directory)
             for partition in partitions:
                 partition.busy = False
                 partition.touch()
 
-    async def _note(self, write: Callable[[], None], directory: LogDir) -> None:
+    async def _write_checkpoint(self, write: Callable[[], None], directory: LogDir) -> None:
         """Write a checkpoint of the directory, and retry while the disk is full. Later images wait
-        for this, so after `NOTE_FOR_S` the directory is taken offline, as Apache Kafka does at
-        once."""
+        for this, so after `CHECKPOINT_TIMEOUT_S` the directory is taken offline, as Apache Kafka
+        does at once."""
         clock = self._replicas.clock
-        wait_s, give_up_at = NOTE_AGAIN_S_MIN, clock.time() + NOTE_FOR_S
+        wait_s, give_up_at = CHECKPOINT_RETRY_S_MIN, clock.time() + CHECKPOINT_TIMEOUT_S
         with trio.CancelScope(shield=True):
             while not directory.failed:
                 try:
@@ -232,7 +245,7 @@ class LogReconciler:
                         return
                     logger.warning("%s; truncated logs wait until this succeeds", e)
                 await trio.sleep(wait_s)
-                wait_s = min(2 * wait_s, NOTE_AGAIN_S_MAX)
+                wait_s = min(2 * wait_s, CHECKPOINT_RETRY_S_MAX)
 
     async def _truncate_one(self, partition: Partition, offset: int) -> None:
         partition.stopped = None
@@ -253,7 +266,7 @@ class LogReconciler:
         )
         await self._replicas.tasks.off_loop(partition, partition.log.segments.truncate_to, offset)
 
-    async def _keep(self, fetch_state: PartitionFetchState, offset: int) -> bool:
+    async def _copy_truncated(self, fetch_state: PartitionFetchState, offset: int) -> bool:
         """Copy the records that will be truncated. Returns whether that succeeded."""
         partition, log = fetch_state.partition, fetch_state.partition.log
         if offset >= partition.high_watermark:
@@ -279,12 +292,12 @@ class LogReconciler:
             partition.tp, offset, self._fetcher.leader, partition.log.state.log_end_offset,
         )  # fmt: skip
         now_ms = self._replicas.clock.now_ms()
-        async with self._held([partition]):
+        async with self._mark_busy([partition]):
             await self._replicas.tasks.off_loop(
                 partition, partition.log.segments.restart_at, offset, now_ms
             )
 
-    async def start_over(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
+    async def handle_out_of_range(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
         """Truncate or restart a log if the leader does not have the requested offset, because its
         log ends before the follower's, or begins after the follower's end."""
         if not self._fetcher.is_current(fetch_state):
@@ -300,20 +313,22 @@ class LogReconciler:
         if not self._fetcher.is_current(fetch_state):
             return
         log = fetch_state.partition.log
-        ours = log.state.log_end_offset
+        log_end_offset = log.state.log_end_offset
         if log.state.epochs.latest > fetch_state.leader_epoch:
             # No checksum covers a batch's leader epoch, and there has been no epoch this high.
-            _, end = log.state.epochs.end_offset(fetch_state.leader_epoch, ours)
-        if NO_OFFSET < end < ours:
+            _, end = log.state.epochs.end_offset(fetch_state.leader_epoch, log_end_offset)
+        if NO_OFFSET < end < log_end_offset:
             await self._truncate(channel, [(fetch_state, end)])
-        elif start > ours:
+        elif start > log_end_offset:
             await self.restart(fetch_state, start)
         else:
             self._fetcher.fail(
                 fetch_state, "the leader reported the offset as out of range, but now has it"
             )
 
-    async def start_behind_remote(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
+    async def restart_after_remote(
+        self, channel: Channel, fetch_state: PartitionFetchState
+    ) -> None:
         """Restart the log after the remote segment that reaches the leader's local log start,
         because the leader has the requested offset only in remote storage. Leader epochs and
         producers come from that segment (KIP-405)."""
@@ -357,13 +372,13 @@ class LogReconciler:
         )
         epochs = LeaderEpochs(list(tail.epochs))
         epochs.truncate_start(start)
-        async with self._held([partition]):
+        async with self._mark_busy([partition]):
             restart = log.segments.restart_after_remote
             args = (offset, start, epochs, producers, now_ms)
             await self._replicas.tasks.off_loop(partition, restart, *args)
             partition.high_watermark = max(partition.high_watermark, log.state.log_end_offset)
             # Otherwise the log would begin at its first local segment after a crash.
-            await self._note(log.log_dir.write_log_start_offsets, log.log_dir)
+            await self._write_checkpoint(log.log_dir.write_log_start_offsets, log.log_dir)
 
     async def _leader_epoch_of(
         self, channel: Channel, fetch_state: PartitionFetchState, offset: int
@@ -427,12 +442,14 @@ class LogReconciler:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader's response does not include it"
         )
 
-    async def ask(self, channel: Channel, logs: Iterable[PartitionFetchState]) -> None:
+    async def ask_for_epoch_ends(
+        self, channel: Channel, logs: Iterable[PartitionFetchState]
+    ) -> None:
         """Ask a leader whose Fetch does not report diverging epochs for the ends of the last epochs
         of `logs`, and truncate, until every log agrees with the leader's. Raises PeerLost,
         KafkaError."""
         logs = list(logs)
-        while due := [f for f in logs if self._fetcher.is_current(f) and self._is_to_check(f)]:
+        while due := [f for f in logs if self._fetcher.is_current(f) and self._must_compare(f)]:
             topics: dict[str, OffsetForLeaderTopic] = {}
             for fetch_state in due:
                 name, number = fetch_state.partition.tp
@@ -453,7 +470,7 @@ class LogReconciler:
                 for topic in answer.topics
                 for end in topic.partitions
             }
-            cuts: list[Divergence] = []
+            divergences: list[Divergence] = []
             for fetch_state in due:
                 end = ends.get(fetch_state.partition.tp)
                 if end is None or end.error_code:
@@ -462,11 +479,11 @@ class LogReconciler:
                     )
                     logs.remove(fetch_state)
                 else:
-                    cuts.append((fetch_state, end.leader_epoch, end.end_offset))
-            await self.cut(channel, cuts)
+                    divergences.append((fetch_state, end.leader_epoch, end.end_offset))
+            await self.truncate(channel, divergences)
 
     @staticmethod
-    def _is_to_check(fetch_state: PartitionFetchState) -> bool:
+    def _must_compare(fetch_state: PartitionFetchState) -> bool:
         """Return whether the log must still be compared. A log without epochs, which is empty or
         older than epochs, need not be."""
         if fetch_state.partition.log.state.epochs.latest < 0:

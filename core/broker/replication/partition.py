@@ -200,14 +200,16 @@ class Partition:
         self.partition_epoch = image.partition_epoch
         if leads:
             if len(image.replicas) > 1 or self.followers:
-                self._follow(image, new_epoch=image.leader_epoch != old_epoch, new_leader=not led)
+                self._track_followers(
+                    image, new_epoch=image.leader_epoch != old_epoch, new_leader=not led
+                )
             self.appended()
             self.expand()
         elif self.followers:
             self.followers = {}
         self._wake_all()
 
-    def _follow(self, image: PartitionImage, *, new_epoch: bool, new_leader: bool) -> None:
+    def _track_followers(self, image: PartitionImage, *, new_epoch: bool, new_leader: bool) -> None:
         """Track the other replicas, as their leader."""
         known = {} if new_leader else self.followers
         self.followers = {
@@ -285,9 +287,9 @@ class Partition:
     def check_in_sync(self) -> None:
         """Raise NOT_ENOUGH_REPLICAS if fewer than `min.insync.replicas` are in sync."""
         if self.followers and len(self.isr) < self.min_in_sync:
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._too_few())
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._too_few_in_sync())
 
-    def _too_few(self) -> str:
+    def _too_few_in_sync(self) -> str:
         return (
             f"{self.tp}: {len(self.isr)} of the replicas are in sync, but min.insync.replicas is "
             f"{self.config.min_insync_replicas}"
@@ -396,7 +398,7 @@ class Partition:
         log = self.log.state
         if self.followers:
             self._purgatory.touch(self.end_key)
-            self._tell_watchers(wake=True)
+            self._notify_watchers(wake=True)
         if self._flushing:
             return
         unsynced = log.log_end_offset - self.log.durability.durable_offset
@@ -437,11 +439,11 @@ class Partition:
         end = self.synced_offset if self._flushing else self.log.state.log_end_offset
         if end > self.high_watermark:
             if self.followers:
-                end = self._least_end(end)
+                end = self._lowest_log_end(end)
             if end > self.high_watermark:
-                self._moved(end)
+                self._high_watermark_moved(end)
 
-    def _least_end(self, end: int) -> int:
+    def _lowest_log_end(self, end: int) -> int:
         """Return the lowest log end of the maximal ISR and of the followers that may soon join it
         (waiting for these lets them catch up), at most `end`; the high watermark if too few
         replicas are in sync."""
@@ -459,13 +461,13 @@ class Partition:
             self.log.state.log_end_offset, owner.now(), owner.lag_s
         ) and self._is_eligible(follower)
 
-    def _moved(self, high_watermark: int) -> None:
+    def _high_watermark_moved(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
         self._purgatory.touch(self)
         if self.watchers:
-            self._tell_watchers(wake=False)
+            self._notify_watchers(wake=False)
         if self.readers:
-            self._tell_readers()
+            self._notify_readers()
         self._offset_waiters.release(high_watermark)
 
     def end_offset(self, isolation_level: int) -> int:
@@ -497,7 +499,7 @@ class Partition:
         }
         self._readers_max = max(READERS_MIN, 2 * len(self.readers))
 
-    def _tell_watchers(self, *, wake: bool) -> None:
+    def _notify_watchers(self, *, wake: bool) -> None:
         """Notify the followers' sessions; with `wake`, also wake their waiting requests."""
         for fetched, session in self.watchers.items():
             if fetched.session is session:
@@ -505,7 +507,7 @@ class Partition:
                 if wake:
                     self._purgatory.touch(session)
 
-    def _tell_readers(self) -> None:
+    def _notify_readers(self) -> None:
         """Notify the consumers' sessions that they may read further, even a session that has ended,
         since its last request may still wait."""
         readers, self.readers = self.readers, {}
@@ -590,8 +592,8 @@ class Partition:
 
     def _propose(self, isr: tuple[int, ...], joining: int | None) -> None:
         epochs = {node: follower.confirmed_epoch for node, follower in self.followers.items()}
-        if (ourselves := self._owner.broker(self.node_id)) is not None:
-            epochs[self.node_id] = ourselves.broker_epoch
+        if (this_broker := self._owner.broker(self.node_id)) is not None:
+            epochs[self.node_id] = this_broker.broker_epoch
         members = tuple((node, epochs.get(node, NO_BROKER_EPOCH)) for node in isr)
         self.proposal = Proposal(members, self.leader_epoch, self.partition_epoch, joining)
         if joining is not None:
@@ -652,7 +654,7 @@ class Partition:
         """Adopt the leader's high watermark, limited to this log's end."""
         high_watermark = min(high_watermark, self.log.state.log_end_offset)
         if high_watermark > self.high_watermark:
-            self._moved(high_watermark)
+            self._high_watermark_moved(high_watermark)
 
     def follow_log_start(self, offset: int) -> bool:
         """Advance the log start to the leader's. Returns whether it moved."""
@@ -691,14 +693,14 @@ class Partition:
         fewer than `min.insync.replicas` stayed in sync, KAFKA_STORAGE_ERROR when the disk failed.
         """
         with trio.CancelScope(deadline=deadline):
-            while self.high_watermark < offset and self._holds(epoch):
+            while self.high_watermark < offset and self._can_acknowledge(epoch):
                 await self._offset_waiters.wait(offset)
         if self.offline is not None:
             raise without_frames(self.offline)
         if self.leader_epoch != epoch or not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.high_watermark < offset and self.under_min_isr:
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self._too_few())
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self._too_few_in_sync())
         return self.high_watermark >= offset
 
     def is_committed(self, offset: int, epoch: int) -> bool:
@@ -723,7 +725,7 @@ class Partition:
         )
         return not over()
 
-    def _holds(self, epoch: int) -> bool:
+    def _can_acknowledge(self, epoch: int) -> bool:
         """Return whether records appended in `epoch` can still be acknowledged."""
         return (
             self.leads
@@ -749,9 +751,9 @@ class Partition:
         self._purgatory.touch(self)
         self._purgatory.touch(self.end_key)
         if self.watchers:
-            self._tell_watchers(wake=True)
+            self._notify_watchers(wake=True)
         if self.readers:
-            self._tell_readers()
+            self._notify_readers()
 
     def _wake_all(self) -> None:
         """Like `touch`, and also wake the tasks that wait for the high watermark."""

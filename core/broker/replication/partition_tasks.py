@@ -58,7 +58,7 @@ class PartitionTasks:
         self.lag_s = state.config.replica_lag_time_max_ms / 1000
         self.propose = proposals.add
         self.failed = failures.fail_partition
-        self.was_cut: list[Callable[[Partition, int], None]] = []
+        self.log_truncated: list[Callable[[Partition, int], None]] = []
         """Called with each partition whose log was truncated, and its new log end."""
 
     def now(self) -> float:
@@ -98,7 +98,7 @@ class PartitionTasks:
             self.failed(partition, e)
         finally:
             partition.truncated()
-            for tell in self.was_cut:
+            for tell in self.log_truncated:
                 tell(partition, log.state.log_end_offset)
 
     def dropped(self, partition: Partition) -> None:
@@ -135,11 +135,11 @@ class PartitionTasks:
             if self._is_here(partition):
                 self._failures.fail_directory(log.log_dir, e)
 
-    def mend_soon(self, partition: Partition, image: PartitionImage) -> None:
+    def clear_damage_soon(self, partition: Partition, image: PartitionImage) -> None:
         """Clear the damage mark of the partition's log, which is in sync again in `image`."""
-        self._start_soon(self._mend, partition, partition.log, image)
+        self._start_soon(self._clear_damage, partition, partition.log, image)
 
-    async def _mend(self, partition: Partition, log: Log, image: PartitionImage) -> None:
+    async def _clear_damage(self, partition: Partition, log: Log, image: PartitionImage) -> None:
         """Clear the damage mark of a log that is in sync again. Truncated records are kept if no
         other replica may have them."""
         mark = log.mark

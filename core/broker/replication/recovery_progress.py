@@ -33,7 +33,7 @@ class RecoveryProgress:
         """Count bytes that have been checked."""
         with self._lock:
             self._checked += count
-            self._tell()
+            self._log_progress()
 
     @property
     def checked_bytes(self) -> int:
@@ -44,7 +44,7 @@ class RecoveryProgress:
         """Count an opened log."""
         with self._lock:
             self._done += 1
-            self._tell()
+            self._log_progress()
 
     def end(self) -> None:
         """End the recovery. This is logged only if progress was logged before."""
@@ -52,7 +52,7 @@ class RecoveryProgress:
             seconds = (self._now_ms() - self._began_ms) / 1000
             logger.info("recovery took %.0f s and checked %.1f GB", seconds, self._checked / _GB)
 
-    def _tell(self) -> None:
+    def _log_progress(self) -> None:
         now_ms = self._now_ms()
         if now_ms - self._reported_ms >= EVERY_MS:
             self._reported_ms, self._reported = now_ms, True

@@ -56,7 +56,7 @@ class RemoteFound(NamedTuple):
     """The aborted transactions whose records a read_committed reader must skip."""
 
 
-async def until_allowed(quota: Quota) -> None:
+async def wait_for_quota(quota: Quota) -> None:
     """Wait until a quota is no longer exceeded."""
     wait_s = quota.wait_s
     while wait_s:
@@ -113,7 +113,7 @@ class RemoteReads:
     async def run(self, fn: Callable[[*Args], T], *args: *Args) -> T:
         """Run a read in a thread, when the quota allows it. Raises KafkaError(KAFKA_STORAGE_ERROR)
         if the store fails."""
-        await until_allowed(self.quota)
+        await wait_for_quota(self.quota)
         try:
             return await offload(fn, *args, limiter=self._limiter)
         except RemoteStorageError as e:

@@ -59,7 +59,7 @@ UNREGISTERED_S: Final = 0.05
 BACKOFF_S_MIN: Final = 0.01
 """The first pause after a failure, in seconds; it doubles up to `replica.fetch.backoff.ms`. It is
 short, because the new leader may only not have applied the image yet."""
-AN_INSTANT_S: Final = 1e-6
+CLOCK_RESOLUTION_S: Final = 1e-6
 """A shorter wait, in seconds, counts as none: adding it to the time might not change the time, so
 it would never end."""
 APPENDED_AT_ONCE: Final = 1 << 20
@@ -79,7 +79,7 @@ SESSION_ERRORS: Final = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-PASSING: Final = frozenset(
+TRANSIENT: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -92,7 +92,7 @@ PASSING: Final = frozenset(
 """The errors that mean that one of the brokers has not applied the current image yet."""
 
 
-class _Asked:
+class _PendingRequest:
     """A request without a response so far."""
 
     __slots__ = ("answer", "error", "full", "number")
@@ -138,7 +138,7 @@ class ReplicaFetcher:
         self._paused: dict[TopicIdPartition, PartitionFetchState] = {}
         self._to_flush: dict[Partition, None] = {}
         """The partitions whose new records must be synced before the leader may count them."""
-        self._moved = trio.Event()
+        self._changed = trio.Event()
         """Set when something happens for which the task may be waiting."""
         self._urgent = False
         """Whether partitions were added that the current request does not include."""
@@ -165,7 +165,7 @@ class ReplicaFetcher:
             self._to_flush[partition] = None
         self._urgent = True
         self._backoff_s = 0.0
-        self._moved.set()
+        self._changed.set()
 
     def remove(self, partition: Partition) -> None:
         """Stop fetching a partition; a current truncation finishes."""
@@ -200,7 +200,7 @@ class ReplicaFetcher:
                     lost = e
                 logger.info("fetching from broker %d: %s", self.leader, lost)
                 self._backoff_s = min(max(self._backoff_s * 2, BACKOFF_S_MIN), self._backoff_s_max)
-                self._moved = trio.Event()
+                self._changed = trio.Event()
                 await self._wait(self._backoff_s)
 
     @property
@@ -223,67 +223,67 @@ class ReplicaFetcher:
         disconnected_leaders = self._environment.disconnected_leaders
         channel.when_lost(lambda: disconnected_leaders.lost(self.leader))
         try:
-            await self._go_on(channel)
+            await self._fetch_until_error(channel)
         except (PeerLost, KafkaError) as e:
             return e
         finally:
             channel.close()
 
-    async def _go_on(self, channel: Channel) -> NoReturn:
+    async def _fetch_until_error(self, channel: Channel) -> NoReturn:
         """Send requests and handle responses until a request fails."""
-        under_way: deque[_Asked] = deque()
+        in_flight: deque[_PendingRequest] = deque()
         while True:
             if channel.version_of(FETCH) < VERSION_DIVERGING_EPOCH:
-                await self._reconciler.ask(channel, self._dirty.values())
+                await self._reconciler.ask_for_epoch_ends(channel, self._dirty.values())
             if self._to_flush:
                 to_flush, self._to_flush = self._to_flush, {}
                 await self._flush(to_flush)
-            if not under_way or (len(under_way) == 1 and self._may_overtake(under_way[0])):
+            if not in_flight or (len(in_flight) == 1 and self._may_send_next(in_flight[0])):
                 request = self._request(channel.version_of(FETCH))
                 if request is not None:
-                    asked = _Asked(self._number, request.session_epoch == 0)
-                    under_way.append(asked)
+                    pending = _PendingRequest(self._number, request.session_epoch == 0)
+                    in_flight.append(pending)
                     timeout_ms = request.max_wait_ms + self._state.config.replica_socket_timeout_ms
-                    then = partial(self._answered, asked)
+                    then = partial(self._complete, pending)
                     channel.send(request, timeout_ms=timeout_ms, then=then)
-            if not under_way:
+            if not in_flight:
                 await self._wait(self._paused_for())
                 continue
-            first = under_way[0]
-            while first.answer is None and not (len(under_way) == 1 and self._may_overtake(first)):
+            first = in_flight[0]
+            while first.answer is None and not (len(in_flight) == 1 and self._may_send_next(first)):
                 if first.error is not None:
                     raise without_frames(first.error)
                 # A partition whose pause has ended still waits if no other request may follow.
-                may_follow = len(under_way) == 1 and self._has_session(first)
+                may_follow = len(in_flight) == 1 and self._has_session(first)
                 await self._wait(self._paused_for() if may_follow else inf)
             if first.answer is not None:
                 self._backoff_s = 0.0
-                await self._take(channel, under_way.popleft(), first.answer)
+                await self._handle_response(channel, in_flight.popleft(), first.answer)
 
-    def _may_overtake(self, asked: _Asked) -> bool:
+    def _may_send_next(self, pending: _PendingRequest) -> bool:
         """Return whether another request may follow before this one gets its response: not if this
         one opens the session."""
-        if not self._has_session(asked):
+        if not self._has_session(pending):
             return False
         return self._urgent or (bool(self._paused) and not self._paused_for())
 
-    def _has_session(self, asked: _Asked) -> bool:
-        return not asked.full and self._session_id != 0
+    def _has_session(self, pending: _PendingRequest) -> bool:
+        return not pending.full and self._session_id != 0
 
-    def _answered(
-        self, asked: _Asked, answer: FetchResponse | None, error: Exception | None
+    def _complete(
+        self, pending: _PendingRequest, answer: FetchResponse | None, error: Exception | None
     ) -> None:
-        asked.answer, asked.error = answer, error
-        self._moved.set()
+        pending.answer, pending.error = answer, error
+        self._changed.set()
 
     async def _wait(self, timeout_s: float) -> None:
         """Wait until something happens, or the timeout expires."""
         if timeout_s == inf:
-            await self._moved.wait()
+            await self._changed.wait()
         else:
             with trio.move_on_after(timeout_s):
-                await self._moved.wait()
-        self._moved = trio.Event()
+                await self._changed.wait()
+        self._changed = trio.Event()
 
     # --- requests ---
 
@@ -316,7 +316,7 @@ class ReplicaFetcher:
                 log.state.log_start_offset,
             )
             if position != fetch_state.known_position:
-                self._name(topics, fetch_state, position, version)
+                self._add_to_request(topics, fetch_state, position, version)
             del self._dirty[key]
         fetched = len(self._fetch_states) - len(self._paused)
         if not fetched and (not self._forgotten or self._session_epoch == 0):
@@ -350,7 +350,7 @@ class ReplicaFetcher:
             self._session_epoch = self._session_epoch % 0x7FFFFFFF + 1
         return request
 
-    def _name(
+    def _add_to_request(
         self,
         topics: dict[str, FetchTopic],
         fetch_state: PartitionFetchState,
@@ -397,7 +397,7 @@ class ReplicaFetcher:
         if self._paused:
             now = self._replicas.clock.time()
             for key, fetch_state in list(self._paused.items()):
-                if fetch_state.paused_until - now < AN_INSTANT_S:
+                if fetch_state.paused_until - now < CLOCK_RESOLUTION_S:
                     del self._paused[key]
                     self._dirty[key] = fetch_state
 
@@ -408,7 +408,7 @@ class ReplicaFetcher:
             return inf
         until = min(fetch_state.paused_until for fetch_state in self._paused.values())
         left = until - self._replicas.clock.time()
-        return left if left >= AN_INSTANT_S else 0.0
+        return left if left >= CLOCK_RESOLUTION_S else 0.0
 
     def fail(
         self, fetch_state: PartitionFetchState, why: str, level: int = logging.WARNING
@@ -428,7 +428,9 @@ class ReplicaFetcher:
 
     # --- responses ---
 
-    async def _take(self, channel: Channel, asked: _Asked, answer: FetchResponse) -> None:
+    async def _handle_response(
+        self, channel: Channel, pending: _PendingRequest, answer: FetchResponse
+    ) -> None:
         """Handle a response: append, truncate, restart, or retry. Raises KafkaError if the leader
         refused the whole request."""
         if answer.error_code in SESSION_ERRORS:
@@ -436,28 +438,28 @@ class ReplicaFetcher:
             return
         if answer.error_code:
             raise KafkaError(answer.error_code)
-        if asked.full:
+        if pending.full:
             self._refused = not answer.session_id
-        if asked.full and answer.session_id:
+        if pending.full and answer.session_id:
             self._session_id, self._session_epoch = answer.session_id, 1
         elif answer.session_id != self._session_id or not answer.session_id:
             # The leader has no space for a session, or has closed this one.
             self._session_id = answer.session_id
             self._reset_session()
-        news = _News()
+        work = _ResponseWork()
         for topic in answer.responses:
             for data in topic.partitions:
                 fetch_state = self._find(topic.topic_id, topic.topic, data.partition_index)
-                if fetch_state is not None and fetch_state.since <= asked.number:
-                    await self._take_one(fetch_state, data, news)
-        if news.cuts:
-            await self._reconciler.cut(channel, news.cuts)
-        for fetch_state in news.out_of_range:
-            await self._reconciler.start_over(channel, fetch_state)
-        for fetch_state in news.moved:
-            await self._reconciler.start_behind_remote(channel, fetch_state)
-        if news.to_flush:
-            await self._flush(news.to_flush)
+                if fetch_state is not None and fetch_state.since <= pending.number:
+                    await self._handle_partition(fetch_state, data, work)
+        if work.divergences:
+            await self._reconciler.truncate(channel, work.divergences)
+        for fetch_state in work.out_of_range:
+            await self._reconciler.handle_out_of_range(channel, fetch_state)
+        for fetch_state in work.moved:
+            await self._reconciler.restart_after_remote(channel, fetch_state)
+        if work.to_flush:
+            await self._flush(work.to_flush)
 
     def _find(self, topic_id: Uuid, topic: str, number: int) -> PartitionFetchState | None:
         if topic_id == ZERO_UUID:  # a version that identifies topics by name
@@ -465,8 +467,8 @@ class ReplicaFetcher:
             topic_id = partition.topic_id if partition is not None else ZERO_UUID
         return self._fetch_states.get(TopicIdPartition(topic_id, number))
 
-    async def _take_one(
-        self, fetch_state: PartitionFetchState, data: PartitionData, news: _News
+    async def _handle_partition(
+        self, fetch_state: PartitionFetchState, data: PartitionData, work: _ResponseWork
     ) -> None:
         partition, code = fetch_state.partition, data.error_code
         if not self.is_current(fetch_state):
@@ -475,22 +477,22 @@ class ReplicaFetcher:
             return
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._dirty[fetch_state.key] = fetch_state
-            news.out_of_range.append(fetch_state)
+            work.out_of_range.append(fetch_state)
         elif code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             self._dirty[fetch_state.key] = fetch_state
-            news.moved.append(fetch_state)
+            work.moved.append(fetch_state)
         elif code:
-            level = logging.INFO if code in PASSING else logging.WARNING
+            level = logging.INFO if code in TRANSIENT else logging.WARNING
             self.fail(fetch_state, error_name(code), level)
         elif data.diverging_epoch.end_offset >= 0:
             self._dirty[fetch_state.key] = fetch_state
-            news.cuts.append(
+            work.divergences.append(
                 (fetch_state, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             )
         else:
             try:
                 if data.records:
-                    await self._append(fetch_state, data.records, news)
+                    await self._append(fetch_state, data.records, work)
                 if self.is_current(fetch_state):
                     partition.follow_high_watermark(data.high_watermark)
                     if partition.follow_log_start(data.log_start_offset):
@@ -506,9 +508,9 @@ class ReplicaFetcher:
                     fetch_state, f"the fetched records cannot be appended: {e}", logging.ERROR
                 )
             except Exception:  # noqa: BLE001 (what it is, it is this partition's)
-                self._give_up(fetch_state)
+                self._stop_for_error(fetch_state)
 
-    def _give_up(self, fetch_state: PartitionFetchState) -> None:
+    def _stop_for_error(self, fetch_state: PartitionFetchState) -> None:
         """Stop fetching the partition, after an unexpected error, until its leader epoch changes.
         As in Kafka, the replica drops out of the ISR, and the other partitions are unaffected."""
         partition = fetch_state.partition
@@ -527,27 +529,29 @@ class ReplicaFetcher:
         self._pause(fetch_state, fetch_state.backoff_s)
         self._environment.replica_logs.changed(fetch_state.partition)
 
-    async def _append(self, fetch_state: PartitionFetchState, records: Any, news: _News) -> None:
+    async def _append(
+        self, fetch_state: PartitionFetchState, records: Any, work: _ResponseWork
+    ) -> None:
         """Append the received records that are new. Raises CorruptBatch, KafkaError,
         StorageError."""
         partition = fetch_state.partition
         self._dirty[fetch_state.key] = fetch_state
         try:
-            await self._append_pieces(fetch_state, records, news)
+            await self._append_pieces(fetch_state, records, work)
         finally:  # the batches before a refused one are in the log
             if partition.must_flush:
-                news.to_flush.append(partition)
+                work.to_flush.append(partition)
 
     async def _append_pieces(
-        self, fetch_state: PartitionFetchState, records: Any, news: _News
+        self, fetch_state: PartitionFetchState, records: Any, work: _ResponseWork
     ) -> None:
         partition, now_ms = fetch_state.partition, self._replicas.clock.now_ms()
         with memoryview(records) as view:
             if self._is_throttled(partition):
                 self._quota.passed(len(view))
             for begin, end, base in _pieces(view, partition.log.state.log_end_offset):
-                if news.appended >= APPENDED_AT_ONCE:
-                    news.appended = 0
+                if work.appended >= APPENDED_AT_ONCE:
+                    work.appended = 0
                     await trio.lowlevel.checkpoint()
                     if not self.is_current(fetch_state):
                         return
@@ -560,7 +564,7 @@ class ReplicaFetcher:
                         return
                 with view[begin:end] as piece:
                     partition.append_as_follower(piece, fetch_state.leader_epoch, now_ms)
-                news.appended += end - begin
+                work.appended += end - begin
 
     async def _flush(self, partitions: Iterable[Partition]) -> None:
         """Sync as `flush.messages` requires, before the next fetch reports the records to the
@@ -570,15 +574,15 @@ class ReplicaFetcher:
                 nursery.start_soon(self._replicas.tasks.sync, partition)
 
 
-class _News:
+class _ResponseWork:
     """The work that a response requires beyond appending."""
 
-    __slots__ = ("appended", "cuts", "moved", "out_of_range", "to_flush")
+    __slots__ = ("appended", "divergences", "moved", "out_of_range", "to_flush")
 
     def __init__(self) -> None:
         self.appended = 0
         """The number of bytes appended since the last checkpoint."""
-        self.cuts: list[Divergence] = []
+        self.divergences: list[Divergence] = []
         self.out_of_range: list[PartitionFetchState] = []
         self.moved: list[PartitionFetchState] = []
         """The partitions whose next offset is only in remote storage."""

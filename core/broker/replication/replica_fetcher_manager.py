@@ -37,7 +37,7 @@ class ReplicaFetcherManager:
         self._purgatory = purgatory
         self._start_soon = start_soon
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
-        self._of: dict[Partition, ReplicaFetcher] = {}
+        self._fetcher_of: dict[Partition, ReplicaFetcher] = {}
         self._count = self._state.config.num_replica_fetchers
 
     def __iter__(self) -> Iterator[ReplicaFetcher]:
@@ -45,7 +45,7 @@ class ReplicaFetcherManager:
 
     def leader_of(self, partition: Partition) -> int | None:
         """Return the broker from which a partition is fetched, or None."""
-        fetcher = self._of.get(partition)
+        fetcher = self._fetcher_of.get(partition)
         return fetcher.leader if fetcher is not None else None
 
     async def release(self, found: Changes) -> None:
@@ -65,7 +65,7 @@ class ReplicaFetcherManager:
             if partition is not None and self._is_released(partition, change.new):
                 released.append(partition)
         if self._state.config.num_replica_fetchers != self._count:
-            released += self._of
+            released += self._fetcher_of
         for partition in released:
             self._remove(partition)
             await let_others_run()
@@ -95,7 +95,11 @@ class ReplicaFetcherManager:
         for tp in changed:
             await let_others_run()
             partition = self._replicas.find(*tp)
-            if partition is not None and partition not in self._of and self._is_fetched(partition):
+            if (
+                partition is not None
+                and partition not in self._fetcher_of
+                and self._is_fetched(partition)
+            ):
                 self._add(partition)
         for key, fetcher in list(self._fetchers.items()):
             if not len(fetcher):
@@ -113,11 +117,11 @@ class ReplicaFetcherManager:
         if fetcher is None:
             fetcher = self._fetchers[key] = ReplicaFetcher(*key, self._environment)
             self._start_soon(fetcher.run)
-        self._of[partition] = fetcher
+        self._fetcher_of[partition] = fetcher
         fetcher.add(partition)
 
     def _remove(self, partition: Partition) -> None:
-        fetcher = self._of.pop(partition, None)
+        fetcher = self._fetcher_of.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
 

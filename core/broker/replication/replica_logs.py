@@ -63,7 +63,7 @@ class ReplicaLogs:
         self._replicas = replicas
         self._controller_client = controller_client
         self._due: dict[TopicIdPartition, None] = {}
-        self._told: tuple[int, int] = (-1, -1)
+        self._reported: tuple[int, int] = (-1, -1)
         """The epochs of the controller and of this broker under which everything was reported."""
         self._more = trio.Event()
         self._damaged: set[TopicIdPartition] = set()
@@ -72,8 +72,8 @@ class ReplicaLogs:
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
         """Report partitions without a leader in the image, which is current now."""
         now = (self._state.image.controller_epoch, self._state.broker_epoch)
-        if now != self._told:
-            self._told = now
+        if now != self._reported:
+            self._reported = now
             for partition in list(self._replicas):
                 await let_others_run()
                 self._add(partition)
@@ -157,7 +157,7 @@ class ReplicaLogs:
         for asked, answered in zip(request.topics, answer.topics, strict=False):
             for log, result in zip(asked.partitions, answered.partitions, strict=False):
                 if log.stopped and result.error_code == ErrorCode.NONE:
-                    self._decided(
+                    self._apply_decision(
                         TopicIdPartition(asked.topic_id, log.partition_index), log, result
                     )
         refused = [code for code in (answer.error_code, *codes) if code not in FINAL]
@@ -175,7 +175,9 @@ class ReplicaLogs:
             )
         return not refused
 
-    def _decided(self, key: TopicIdPartition, log: ReplicaLog, result: PartitionResult) -> None:
+    def _apply_decision(
+        self, key: TopicIdPartition, log: ReplicaLog, result: PartitionResult
+    ) -> None:
         """Apply the decision of the controller, which compared the log of a stopped follower with
         its leader's."""
         topic = self._state.image.topic_by_id(key.topic_id)
@@ -186,12 +188,12 @@ class ReplicaLogs:
         if stopped is None or stopped.cut_offset != log.cut_offset:
             return
         if result.why != stopped.why:
-            then = (
+            action = (
                 "the follower keeps a copy of these records, truncates its log, and continues"
                 if result.may_cut
                 else "the follower does not truncate its log, and remains stopped"
             )
-            logger.error("%s: %s: %s", partition.tp, then, result.why)
+            logger.error("%s: %s: %s", partition.tp, action, result.why)
         partition.stopped = stopped._replace(may_cut=result.may_cut, why=result.why)
 
     def _request(self, due: Iterable[TopicIdPartition]) -> PkReplicaLogsRequest:
@@ -231,10 +233,10 @@ class ReplicaLogs:
             and key not in self._damaged
         ):
             return None
-        return described(partition)
+        return describe_log(partition)
 
 
-def described(partition: Partition) -> ReplicaLog:
+def describe_log(partition: Partition) -> ReplicaLog:
     """Return the report on a partition's log."""
     log, mark, stopped = partition.log, partition.log.mark, partition.stopped
     return ReplicaLog(

@@ -14,8 +14,8 @@ def nearest_replica(
 ) -> int:
     """Return the follower from which a consumer in `rack`, connected to `listener`, should read
     `offset`; -1 for the leader, which is this broker."""
-    ourselves = image.brokers.get(partition.node_id)
-    if ourselves is not None and ourselves.rack == rack:
+    this_broker = image.brokers.get(partition.node_id)
+    if this_broker is not None and this_broker.rack == rack:
         return -1
     best: tuple[int, float, int] | None = None
     for node, follower in partition.followers.items():

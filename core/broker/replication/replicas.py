@@ -52,7 +52,7 @@ _NONE: dict[int, Partition] = {}
 class Uncommitted(NamedTuple):
     """The part of an image that `Replicas.commit` leaves to `Replicas.commit_internal`."""
 
-    gone: list[Partition]
+    removed: list[Partition]
     """The partitions that are already removed, and whose logs must be deleted."""
     deleted: list[TopicImage]
     changed: list[tuple[TopicPartition, PartitionImage]]
@@ -90,7 +90,7 @@ class Replicas:
             proposals=proposals,
         )
         self.deletion = LogDeletion(dirs, background.start_soon)
-        self.damage_met: list[Callable[[Partition], None]] = []
+        self.damage_found: list[Callable[[Partition], None]] = []
         """Called with a partition when a read has found damage in its log."""
 
     def find(self, topic: str, partition: int) -> Partition | None:
@@ -134,11 +134,11 @@ class Replicas:
         latter become changes in `found`, since followers of the image have not seen them. A
         partition whose log cannot be opened is offline; the others are unaffected."""
         self._dirs.cordon(self._state.config.cordoned_log_dirs)
-        again = [topic for topic in found.topics_deleted if topic.name in image.topics]
-        if again:
+        recreated = [topic for topic in found.topics_deleted if topic.name in image.topics]
+        if recreated:
             # If a topic was deleted and created again, remove the old logs before the new ones are
             # opened.
-            await self.deletion.delete(self._take_out(again))
+            await self.deletion.delete(self._remove_deleted(recreated))
         wanted: list[PartitionChange] = []
         for change in found.partitions:
             if (
@@ -148,7 +148,7 @@ class Replicas:
             ):
                 wanted.append(change)
             await let_others_run()
-        retried = self.opener.to_try_again(image, wanted)
+        retried = self.opener.to_retry(image, wanted)
         wanted += retried
         topic_configs: dict[str, TopicConfig] = {}
         log_configs: dict[str, LogConfig] = {}
@@ -170,8 +170,8 @@ class Replicas:
         `commit_internal`."""
         self.image, self.opener.starting = image, False
         deleted = [topic for topic in found.topics_deleted if topic.name not in INTERNAL_TOPICS]
-        later = Uncommitted(
-            self._take_out(deleted),
+        uncommitted = Uncommitted(
+            self._remove_deleted(deleted),
             [topic for topic in found.topics_deleted if topic.name in INTERNAL_TOPICS],
             [],
         )
@@ -189,46 +189,48 @@ class Replicas:
         await self._reconfigure(image, found, opened)
         for tp, new in changed.items():
             if tp.topic in INTERNAL_TOPICS:
-                later.changed.append((tp, new))
+                uncommitted.changed.append((tp, new))
                 continue
-            self._commit_one(tp, new, later.gone)
-        return later
+            self._commit_one(tp, new, uncommitted.removed)
+        return uncommitted
 
-    def commit_internal(self, later: Uncommitted) -> list[Partition]:
+    def commit_internal(self, uncommitted: Uncommitted) -> list[Partition]:
         """Like `commit`, for internal topics and in one step, since their coordinators follow
         without a checkpoint. Returns all removed partitions, whose logs must be deleted."""
-        gone = later.gone + self._take_out(later.deleted)
-        for tp, new in later.changed:
-            self._commit_one(tp, new, gone)
-        return gone
+        removed = uncommitted.removed + self._remove_deleted(uncommitted.deleted)
+        for tp, new in uncommitted.changed:
+            self._commit_one(tp, new, removed)
+        return removed
 
-    def _commit_one(self, tp: TopicPartition, new: PartitionImage, gone: list[Partition]) -> None:
+    def _commit_one(
+        self, tp: TopicPartition, new: PartitionImage, removed: list[Partition]
+    ) -> None:
         partition = self.find(*tp)
         if partition is not None and self._state.node_id not in new.replicas:
             del self._by_topic[tp.topic][tp.partition]
             partition.stop()
-            gone.append(partition)
+            removed.append(partition)
         elif partition is not None:
             try:
                 partition.apply(new)
             except StorageError as e:
                 self.failures.fail_partition(partition, e)
             if partition.log.mark is not None and is_in_sync_again(self._state.node_id, new):
-                self.tasks.mend_soon(partition, new)
+                self.tasks.clear_damage_soon(partition, new)
 
-    def _take_out(self, deleted: list[TopicImage]) -> list[Partition]:
+    def _remove_deleted(self, deleted: list[TopicImage]) -> list[Partition]:
         """Remove the partitions of deleted topics; lookups no longer find them."""
-        gone: list[Partition] = []
+        removed: list[Partition] = []
         for topic in deleted:
             self.opener.forget(topic)
             held = self._by_topic.get(topic.name, {})
             for number, partition in list(held.items()):
                 if partition.topic_id == topic.topic_id:
-                    gone.append(held.pop(number))
+                    removed.append(held.pop(number))
                     partition.stop()
             if not held:
                 self._by_topic.pop(topic.name, None)
-        return gone
+        return removed
 
     def _holds(self, topic_id: bytes, tp: TopicPartition) -> bool:
         partition = self.find(*tp)

@@ -16,14 +16,16 @@ from typing import NamedTuple
 from pk.core.log.epochs import LeaderEpochs
 
 
-class Cut(NamedTuple):
+class Truncation(NamedTuple):
     """The offset to truncate to, and whether the logs agree then; if not, ask the leader again."""
 
     offset: int
-    agreed: bool
+    logs_agree: bool
 
 
-def cut_at(epochs: LeaderEpochs, end: int, leader_epoch: int, leader_end_offset: int) -> Cut | None:
+def truncation_for(
+    epochs: LeaderEpochs, end: int, leader_epoch: int, leader_end_offset: int
+) -> Truncation | None:
     """Return the truncation that a leader's response requires of a log with these `epochs` that
     ends at `end`. `leader_epoch` is the largest epoch that the leader knows and that is not above
     the requested one, and `leader_end_offset` is that epoch's end in its log; both are -1 if the
@@ -34,11 +36,11 @@ def cut_at(epochs: LeaderEpochs, end: int, leader_epoch: int, leader_end_offset:
     if leader_end_offset < 0:
         return None
     if leader_epoch < 0:
-        return Cut(min(leader_end_offset, end), True)
+        return Truncation(min(leader_end_offset, end), True)
     epoch, epoch_end = epochs.end_offset(leader_epoch, end)
     if epoch_end < 0:
         # This log has no epoch that old: all its records have later ones.
-        return Cut(min(leader_end_offset, end), True)
+        return Truncation(min(leader_end_offset, end), True)
     if epoch != leader_epoch:
-        return Cut(min(epoch_end, end), False)
-    return Cut(min(epoch_end, leader_end_offset, end), True)
+        return Truncation(min(epoch_end, end), False)
+    return Truncation(min(epoch_end, leader_end_offset, end), True)

@@ -81,7 +81,7 @@ class Scrubber:
         self._suspected = trio.Event()
         self._damaged: dict[Partition, _Retry] = {}
         self._found = trio.Event()
-        replicas.damage_met.append(self.suspect)
+        replicas.damage_found.append(self.suspect)
 
     @property
     def _metrics(self) -> BrokerMetrics:

@@ -11,7 +11,7 @@ from group.brokers import simulated
 
 from pk.core.broker.offload import offload
 from pk.core.broker.replication import log_reconciler, partition_tasks
-from pk.core.broker.replication.truncation import cut_at
+from pk.core.broker.replication.truncation import truncation_for
 from pk.core.errors import ErrorCode
 from pk.core.log.damaged import Damage, Mark
 from pk.core.log.failures import StorageError
@@ -320,9 +320,9 @@ class TestCutting:
                 calls.append(args[1])
                 if len(calls) == count:
                     found.set()
-                return cut_at(*args)
+                return truncation_for(*args)
 
-            monkeypatch.setattr(log_reconciler, "cut_at", reported)
+            monkeypatch.setattr(log_reconciler, "truncation_for", reported)
             async with trio.open_nursery() as nursery:
 
                 async def look() -> None:
@@ -481,7 +481,7 @@ class TestCutting:
             await cluster.change(leader=2, isr=(2,))
             cluster.heal()
             await cluster.until(lambda: cluster.values(1) == [])
-            assert cluster.broker(1).metrics.committed_cut.value == 1
+            assert cluster.broker(1).metrics.committed_truncated.value == 1
             assert any("these records are truncated" in r.message for r in caplog.records)
 
 

@@ -7,7 +7,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pk.core.broker.replication.truncation import Cut, cut_at
+from pk.core.broker.replication.truncation import Truncation, truncation_for
 from pk.core.log.epochs import EpochStart, LeaderEpochs
 
 Record = tuple[int, int]
@@ -41,7 +41,7 @@ def align(leader: LeaderEpochs, leader_end: int, own: LeaderEpochs, end: int) ->
         epoch, epoch_end = leader.end_offset(asked, leader_end)
         if epoch == asked and epoch_end >= end:
             return end
-        cut = cut_at(own, end, epoch, epoch_end)
+        cut = truncation_for(own, end, epoch, epoch_end)
         assert cut is not None
         end = min(cut.offset, end)
         own.truncate_end(end)
@@ -79,18 +79,20 @@ def epochs(*starts: tuple[int, int]) -> LeaderEpochs:
 
 def test_the_epoch_that_both_know_ends_where_it_ends_sooner() -> None:
     own = epochs((1, 0), (3, 10))
-    assert cut_at(own, 20, 3, 15) == Cut(15, True)
-    assert cut_at(own, 20, 1, 5) == Cut(5, True)
-    assert cut_at(own, 20, 1, 12) == Cut(10, True)
+    assert truncation_for(own, 20, 3, 15) == Truncation(15, True)
+    assert truncation_for(own, 20, 1, 5) == Truncation(5, True)
+    assert truncation_for(own, 20, 1, 12) == Truncation(10, True)
 
 
 def test_an_epoch_that_only_the_leader_knows_is_asked_about_again() -> None:
     own = epochs((1, 0), (3, 10))
-    assert cut_at(own, 20, 2, 17) == Cut(10, False)
+    assert truncation_for(own, 20, 2, 17) == Truncation(10, False)
 
 
 def test_a_leader_that_knows_nothing() -> None:
     own = epochs((5, 0))
-    assert cut_at(own, 20, -1, -1) is None
-    assert cut_at(own, 20, -1, 7) == Cut(7, True)
-    assert cut_at(own, 20, 3, 7) == Cut(0, True), "all that is here is of a later epoch"
+    assert truncation_for(own, 20, -1, -1) is None
+    assert truncation_for(own, 20, -1, 7) == Truncation(7, True)
+    assert truncation_for(own, 20, 3, 7) == Truncation(0, True), (
+        "all that is here is of a later epoch"
+    )
