@@ -44,8 +44,8 @@ from pk.core.meta.image import Changes, MetadataImage, changes
 class ImageListener(Protocol):
     """A part of the broker that reacts to images."""
 
-    def image_changed(self, image: MetadataImage, found: Changes) -> None:
-        """React to `image`, which takes effect now; `found` is the difference from the previous
+    def image_changed(self, image: MetadataImage, delta: Changes) -> None:
+        """React to `image`, which takes effect now; `delta` is the difference from the previous
         image."""
         ...
 
@@ -127,30 +127,30 @@ class Broker(Struct, eq=False, kw_only=True):
         async with self._publishing:
             if image.offset <= self.image.offset:
                 return
-            found = changes(self.image, image)
-            if any(resource_type == BROKER for resource_type, _ in found.configs):
+            delta = changes(self.image, image)
+            if any(resource_type == BROKER for resource_type, _ in delta.configs):
                 config = self.config.with_dynamic(
                     image.broker_configs(None), image.broker_configs(self.node_id)
                 )
                 self.state.config = config
                 self.data.replication_quotas.configure(config)
-            await self._react(image, found)
+            await self._react(image, delta)
 
-    async def _react(self, image: MetadataImage, found: Changes) -> None:
-        await self.data.fetchers.release(found)
-        opened = await self.data.replicas.prepare(image, found)
-        uncommitted = await self.data.replicas.commit(image, found, opened)
+    async def _react(self, image: MetadataImage, delta: Changes) -> None:
+        await self.data.fetchers.release(delta)
+        opened = await self.data.replicas.prepare(image, delta)
+        uncommitted = await self.data.replicas.commit(image, delta, opened)
         removed = self.data.replicas.commit_internal(uncommitted)
         self.state.image = image
         # There is no checkpoint in this step: a coordinator must not outlive the leadership that it
         # depends on, nor overlap with the next one.
         for listener in self.image_listeners:
-            listener.image_changed(image, found)
+            listener.image_changed(image, delta)
         self.purgatory.touch(MetadataImage)
         # These may be late: a follower that is not fetching yet begins a moment later.
-        await self.data.fetchers.follow(opened, found)
-        await self.data.assignments.follow(opened, found)
-        await self.data.replica_logs.follow(opened, found)
+        await self.data.fetchers.follow(opened, delta)
+        await self.data.assignments.follow(opened, delta)
+        await self.data.replica_logs.follow(opened, delta)
         await self.data.replicas.deletion.delete(removed)
         if self.data.replicas.opener.lacking_space(image):
             self._lacks_space.set()

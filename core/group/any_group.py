@@ -100,8 +100,8 @@ class GroupsOfType(Protocol):
         """Handle an expired timer of one of the groups."""
         ...
 
-    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
-        """Handle a new image of the cluster, which differs from the last one by `found`."""
+    def follow(self, image: MetadataImage, delta: Changes, decision: DecisionBuilder) -> None:
+        """Handle a new image of the cluster, which differs from the last one by `delta`."""
         ...
 
     def loaded(self, decision: DecisionBuilder) -> None:

@@ -347,16 +347,16 @@ class GroupMachine:
         GROUP_ID_NOT_FOUND."""
         return DecisionBuilder(reply=self._of_type[group_type].describe(group_id), now_ms=now_ms)
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
+    def follow(self, image: MetadataImage, delta: Changes, now_ms: int) -> Decision[Record, None]:
         """Handle a new image: delete the offsets of deleted topics, and make groups check their
         topics again."""
-        gone = [(t.name, t.topic_id) for t in found.topics_deleted if t.name not in INTERNAL_TOPICS]
+        gone = [(t.name, t.topic_id) for t in delta.topics_deleted if t.name not in INTERNAL_TOPICS]
         decision = DecisionBuilder(now_ms=now_ms)
         if gone:
             self.offsets.topics_deleted(gone, decision)
-        self.topics.use(image, brought_topics=bool(found.topics_created))
+        self.topics.use(image, brought_topics=bool(delta.topics_created))
         for groups in self._of_type.values():
-            groups.follow(image, found, decision)
+            groups.follow(image, delta, decision)
         return decision
 
     def rebalance(self, group_id: str, now_ms: int) -> Decision[Record, bool]:

@@ -296,10 +296,10 @@ class ShareCoordinatorMachine:
 
     # --- time and the cluster ---
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
+    def follow(self, image: MetadataImage, delta: Changes, now_ms: int) -> Decision[Record, None]:
         """Delete the state of share partitions whose topics were deleted."""
         self._image = image
-        deleted = {topic.topic_id for topic in found.topics_deleted}
+        deleted = {topic.topic_id for topic in delta.topics_deleted}
         if not deleted:
             return Decision()
         return Decision(

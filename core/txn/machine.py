@@ -497,7 +497,7 @@ class TransactionMachine:
 
     # --- time ---
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
+    def follow(self, image: MetadataImage, delta: Changes, now_ms: int) -> Decision[Record, None]:
         """Adopt the finalized `transaction.version` of a new image."""
         self.transaction_version = image.features.get(TRANSACTION_VERSION, 0)
         return Decision()

@@ -212,7 +212,7 @@ class BrokerLifecycle:
             return RETRY_S
         return self._state.config.broker_heartbeat_interval_ms / 1000
 
-    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+    def image_changed(self, image: MetadataImage, delta: Changes) -> None:
         """Note whether a new image fences or unfences this broker."""
         me = image.brokers.get(self._state.node_id)
         if me is None or me.broker_epoch != self._state.broker_epoch:

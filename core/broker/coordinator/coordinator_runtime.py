@@ -104,18 +104,18 @@ class CoordinatorRuntime(Generic[M]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return found
 
-    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+    def image_changed(self, image: MetadataImage, delta: Changes) -> None:
         """Load the coordinators of new leaderships, and close those whose leadership has ended. The
         other machines get the image."""
-        for topic in found.topics_deleted:
+        for topic in delta.topics_deleted:
             if topic.name == self.topic:
                 for number in list(self._by_partition):
                     self._close(number)
-        for change in found.of_topic(self.topic).values():
+        for change in delta.of_topic(self.topic).values():
             self._follow(change.new)
-        if found:
+        if delta:
             for coordinator in self:
-                coordinator.follow(found)
+                coordinator.follow(delta)
 
     async def stop(self) -> None:
         """Close all coordinators; waiting requests get NOT_COORDINATOR."""

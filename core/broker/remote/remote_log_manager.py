@@ -145,14 +145,14 @@ class RemoteLogManager:
             return True
         return partition.remote is not None and len(partition.remote.segments) > 0
 
-    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+    def image_changed(self, image: MetadataImage, delta: Changes) -> None:
         """Give partitions that are tiered their remote segments, and new leaders their first turn
         (see `ImageListener`)."""
         if not self._tasks.topic.partitions:
-            if any(change.new.restored is not None for change in found.partitions):
+            if any(change.new.restored is not None for change in delta.partitions):
                 self._start_soon(self.check)
             return
-        for change in found.partitions:
+        for change in delta.partitions:
             partition = self._replicas.find(*change.tp)
             if partition is None or not self._is_tiered(partition):
                 continue

@@ -62,10 +62,10 @@ class AssignmentsManager:
         self._due: dict[Partition, None] = {}
         self._more = trio.Event()
 
-    async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
+    async def follow(self, opened: Iterable[Partition], delta: Changes) -> None:
         """Report replicas whose directory differs from that in the image, which is current now."""
         replicas = self._replicas
-        changed = chain((p.tp for p in opened), (change.tp for change in found.partitions))
+        changed = chain((p.tp for p in opened), (change.tp for change in delta.partitions))
         # An opened partition may be listed twice, which does no harm.
         for tp in changed:
             await let_others_run()

@@ -48,18 +48,18 @@ class ReplicaFetcherManager:
         fetcher = self._fetcher_of.get(partition)
         return fetcher.leader if fetcher is not None else None
 
-    async def release(self, found: Changes) -> None:
-        """Stop fetching partitions for which `found` has another leader, another epoch or no
+    async def release(self, delta: Changes) -> None:
+        """Stop fetching partitions for which `delta` has another leader, another epoch or no
         leader, or all if it reassigns partitions among fetchers. Returns when none of them is being
         truncated."""
         released: list[Partition] = []
-        for topic in found.topics_deleted:
+        for topic in delta.topics_deleted:
             for one in topic.partitions:
                 partition = self._replicas.find(topic.name, one.partition)
                 if partition is not None and partition.topic_id == topic.topic_id:
                     released.append(partition)
                 await let_others_run()
-        for change in found.partitions:
+        for change in delta.partitions:
             await let_others_run()
             partition = self._replicas.find(*change.tp)
             if partition is not None and self._is_released(partition, change.new):
@@ -84,13 +84,13 @@ class ReplicaFetcherManager:
             or new.leader != partition.leader
         )
 
-    async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
+    async def follow(self, opened: Iterable[Partition], delta: Changes) -> None:
         """Start the fetches that the image requires, which is current now."""
         if self._state.config.num_replica_fetchers != self._count:
             self._count = self._state.config.num_replica_fetchers
             changed = iter([partition.tp for partition in self._replicas])
         else:
-            changed = chain((change.tp for change in found.partitions), (p.tp for p in opened))
+            changed = chain((change.tp for change in delta.partitions), (p.tp for p in opened))
         # An opened partition may be listed twice, which does no harm.
         for tp in changed:
             await let_others_run()

@@ -69,7 +69,7 @@ class ReplicaLogs:
         self._damaged: set[TopicIdPartition] = set()
         """The partitions that the controller knows to have damaged segments."""
 
-    async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
+    async def follow(self, opened: Iterable[Partition], delta: Changes) -> None:
         """Report partitions without a leader in the image, which is current now."""
         now = (self._state.image.controller_epoch, self._state.broker_epoch)
         if now != self._reported:
@@ -83,7 +83,7 @@ class ReplicaLogs:
                 await let_others_run()
                 self._add(partition)
         unreadable = set(self._replicas.opener.unreadable())
-        for change in found.partitions:
+        for change in delta.partitions:
             await let_others_run()
             partition = self._replicas.find(*change.tp)
             if partition is not None:

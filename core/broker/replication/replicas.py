@@ -129,18 +129,18 @@ class Replicas:
         """Yield the partitions whose logs are in `directory`."""
         return (partition for partition in self if partition.log.log_dir is directory)
 
-    async def prepare(self, image: MetadataImage, found: Changes) -> list[Partition]:
+    async def prepare(self, image: MetadataImage, delta: Changes) -> list[Partition]:
         """Create and open the logs of partitions that are new to this broker or were offline. The
-        latter become changes in `found`, since followers of the image have not seen them. A
+        latter become changes in `delta`, since followers of the image have not seen them. A
         partition whose log cannot be opened is offline; the others are unaffected."""
         self._dirs.cordon(self._state.config.cordoned_log_dirs)
-        recreated = [topic for topic in found.topics_deleted if topic.name in image.topics]
+        recreated = [topic for topic in delta.topics_deleted if topic.name in image.topics]
         if recreated:
             # If a topic was deleted and created again, remove the old logs before the new ones are
             # opened.
             await self.deletion.delete(self._remove_deleted(recreated))
         wanted: list[PartitionChange] = []
-        for change in found.partitions:
+        for change in delta.partitions:
             if (
                 self._state.node_id in change.new.replicas
                 and not self._holds(change.topic.topic_id, change.tp)
@@ -159,24 +159,24 @@ class Replicas:
         for change, log in await self.opener.open(wanted, log_configs):
             opened.append(self._partition_of(change, log, topic_configs[change.topic.name]))
             await let_others_run()
-        found.partitions += [one for one in retried if not self.opener.is_offline(one.tp)]
+        delta.partitions += [one for one in retried if not self.opener.is_offline(one.tp)]
         return opened
 
     async def commit(
-        self, image: MetadataImage, found: Changes, opened: list[Partition]
+        self, image: MetadataImage, delta: Changes, opened: list[Partition]
     ) -> Uncommitted:
         """Add opened partitions, apply new leaders and configs, remove deleted partitions. Each
         partition matches either `image` or the previous image. Internal topics are left to
         `commit_internal`."""
         self.image, self.opener.starting = image, False
-        deleted = [topic for topic in found.topics_deleted if topic.name not in INTERNAL_TOPICS]
+        deleted = [topic for topic in delta.topics_deleted if topic.name not in INTERNAL_TOPICS]
         uncommitted = Uncommitted(
             self._remove_deleted(deleted),
-            [topic for topic in found.topics_deleted if topic.name in INTERNAL_TOPICS],
+            [topic for topic in delta.topics_deleted if topic.name in INTERNAL_TOPICS],
             [],
         )
         changed: dict[TopicPartition, PartitionImage] = {}
-        for change in found.partitions:
+        for change in delta.partitions:
             changed[change.tp] = change.new
         for partition in opened:
             name, number = partition.tp
@@ -186,7 +186,7 @@ class Replicas:
                 changed[partition.tp] = new
         # Apply configs before the ISRs of the same image: the controller judged these ISRs by that
         # `min.insync.replicas`.
-        await self._reconfigure(image, found, opened)
+        await self._reconfigure(image, delta, opened)
         for tp, new in changed.items():
             if tp.topic in INTERNAL_TOPICS:
                 uncommitted.changed.append((tp, new))
@@ -254,12 +254,12 @@ class Replicas:
         )
 
     async def _reconfigure(
-        self, image: MetadataImage, found: Changes, opened: list[Partition]
+        self, image: MetadataImage, delta: Changes, opened: list[Partition]
     ) -> None:
         """Apply changed configs to the partitions that they affect; a broker's own configs affect
         all partitions. Partitions that were opened for `image` already have them."""
-        topics = {name for kind, name in found.configs if kind == TOPIC}
-        if any(kind == BROKER for kind, _ in found.configs):
+        topics = {name for kind, name in delta.configs if kind == TOPIC}
+        if any(kind == BROKER for kind, _ in delta.configs):
             topics.update(self._by_topic)
         new = frozenset(opened) if topics else frozenset[Partition]()
         for name in topics:

@@ -42,7 +42,7 @@ class Authorization:
                 allow_if_no_acl=config.allow_everyone_if_no_acl_found,
             )
 
-    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+    def image_changed(self, image: MetadataImage, delta: Changes) -> None:
         """Use the rules of a new image."""
         old = self.authorizer
         if old is not None and old.acls is not image.acls:

@@ -101,7 +101,7 @@ class ClientQuotas:
         self.measures_time = False
         """Whether a quota limits the time of requests."""
 
-    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+    def image_changed(self, image: MetadataImage, delta: Changes) -> None:
         """Use the quotas of a new image."""
         if image.quotas is self._quotas:
             return

@@ -28,9 +28,9 @@ class RecentlyFencedBrokers:
         self._unfenced: frozenset[int] = frozenset()
         self._until: dict[int, float] = {}
 
-    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+    def image_changed(self, image: MetadataImage, delta: Changes) -> None:
         """Note the brokers that this image fences."""
-        if not found.brokers:
+        if not delta.brokers:
             return
         unfenced = frozenset(n for n, broker in image.brokers.items() if not broker.fenced)
         for node_id in self._unfenced - unfenced:

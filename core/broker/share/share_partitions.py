@@ -158,18 +158,18 @@ class SharePartitions:
 
     # --- the cluster ---
 
-    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+    def image_changed(self, image: MetadataImage, delta: Changes) -> None:
         """Drop the share partitions whose partitions this broker no longer leads."""
         self.sessions.sessions_max = self._state.config.group_share_max_share_sessions
-        deleted = {topic.topic_id for topic in found.topics_deleted}
-        if not deleted and not found.partitions:
+        deleted = {topic.topic_id for topic in delta.topics_deleted}
+        if not deleted and not delta.partitions:
             return
         for key, share_partition in list(self._partitions.items()):
             partition = share_partition.partition
             if key.topic_id in deleted:
                 share_partition.drop(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
-            change = found.of_topic(partition.tp.topic).get(key.partition)
+            change = delta.of_topic(partition.tp.topic).get(key.partition)
             if (
                 change is not None
                 and change.topic.topic_id == key.topic_id

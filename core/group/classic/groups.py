@@ -539,7 +539,7 @@ class ClassicGroups:
 
     # The cluster
 
-    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
+    def follow(self, image: MetadataImage, delta: Changes, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. Does nothing: the members watch their topics themselves."""
 
     # Descriptions

@@ -573,10 +573,10 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
 
     # The cluster
 
-    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
+    def follow(self, image: MetadataImage, delta: Changes, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. Groups whose topics changed check them at the next heartbeat."""
         self.use_cluster_settings(image)
-        changed = found.topics_reassigned
+        changed = delta.topics_reassigned
         if changed:
             for group in self.groups.all_of(ConsumerGroup):
                 if group.reads_any(changed):

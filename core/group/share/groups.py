@@ -455,12 +455,12 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
 
     # --- the cluster ---
 
-    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
+    def follow(self, image: MetadataImage, delta: Changes, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. Groups whose topics changed check them at the next heartbeat. Share
         partitions of deleted topics are deleted here; their share coordinators delete them too."""
         self.use_cluster_settings(image)
-        deleted = {topic.topic_id for topic in found.topics_deleted}
-        changed = found.topics_reassigned
+        deleted = {topic.topic_id for topic in delta.topics_deleted}
+        changed = delta.topics_reassigned
         if not changed:
             return
         for group in self.groups.all_of(ShareGroup):

@@ -521,11 +521,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
 
     # --- the cluster ---
 
-    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
+    def follow(self, image: MetadataImage, delta: Changes, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. Groups whose topics changed check them at the next heartbeat."""
         self.use_cluster_settings(image)
         self.internal_topics.keep_only(self.groups)
-        changed = found.topics_reassigned
+        changed = delta.topics_reassigned
         if changed:
             for group in self.groups.all_of(StreamsGroup):
                 if group.topology is None or not changed.isdisjoint(group.topology.required_topics):

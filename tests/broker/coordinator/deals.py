@@ -70,7 +70,7 @@ class Deals:
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
         pass
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, Any]:
+    def follow(self, image: MetadataImage, delta: Changes, now_ms: int) -> Decision[Record, Any]:
         self.images.append(image.offset)
         return Decision()
 
