@@ -119,7 +119,7 @@ class Purgatory:
                     await touched.wait()
                 finally:
                     for key in keys:
-                        self._leave(key, touched)
+                        self._remove_waiter(key, touched)
             return True
         return ready()
 
@@ -142,7 +142,7 @@ class Purgatory:
             finally:
                 for key in keys:
                     if touched in self._waiting.get(key, ()):
-                        self._leave(key, touched)
+                        self._remove_waiter(key, touched)
             touched = trio.Event()
 
     def touch(self, key: Hashable) -> None:
@@ -170,7 +170,7 @@ class Purgatory:
             return
         operation.is_over = True
         for key in operation.keys:
-            self._leave(key, operation)
+            self._remove_waiter(key, operation)
         operation.keys = ()  # the entry of its deadline may stay for long
         self._delayed -= 1
         if len(self._deadlines) > 2 * self._delayed + SPARE_DEADLINES:
@@ -242,7 +242,7 @@ class Purgatory:
             if self._deadlines and self._deadlines[0][2] is operation:
                 heappop(self._deadlines)
 
-    def _leave(self, key: Hashable, waiter: _Waiter) -> None:
+    def _remove_waiter(self, key: Hashable, waiter: _Waiter) -> None:
         waiting = self._waiting[key]
         waiting.pop(waiter, None)
         if not waiting:

@@ -6,9 +6,9 @@ records would, the partition is left out and recorded as *cold*; `warm_up` reads
 threads, and the next round finds it in the page cache. Records in remote storage are fetched in the
 same way. A round returns slices: ranges of files that the kernel sends by itself.
 
-How far a reader may read depends on its kind (`UpTo`). The bytes of a round are limited over all
-its partitions, but its first batch is always sent whole, even beyond the limit (KIP-74); otherwise
-a client with a small buffer would never get further.
+How far a reader may read depends on its kind (`FetchIsolation`). The bytes of a round are limited
+over all its partitions, but its first batch is always sent whole, even beyond the limit (KIP-74);
+otherwise a client with a small buffer would never get further.
 """
 
 from collections.abc import Callable, Hashable
@@ -20,7 +20,7 @@ import trio
 
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.replication.remote_log import RemoteFound, RemoteLog, as_error
+from pk.core.broker.replication.remote_log import RemoteLog, RemoteReadResult, as_error
 from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log.epochs import EpochEnd
 from pk.core.log.failures import storage_errors
@@ -36,7 +36,7 @@ _CODEC_AT = 22
 """The position in a batch of the byte whose low bits are the codec."""
 
 
-class UpTo(Enum):
+class FetchIsolation(Enum):
     """The limit at which a reader must stop."""
 
     HIGH_WATERMARK = 0
@@ -47,7 +47,7 @@ class UpTo(Enum):
     """The limit of a follower."""
 
 
-class Found(NamedTuple):
+class ReadResult(NamedTuple):
     """The records of one partition for a reader."""
 
     records: Slice = EMPTY
@@ -86,28 +86,28 @@ class Reader:
 
     def __init__(
         self,
-        up_to: UpTo,
+        isolation: FetchIsolation,
         bytes_max: int,
         *,
         committed: bool = False,
-        every_first_whole: bool = False,
+        first_batch_of_each: bool = False,
         reads_zstd: bool = True,
     ) -> None:
         """Create a reader of at most `bytes_max` bytes a round.
 
-        `committed`: the reader returns aborted transactions. `every_first_whole`: each partition's
-        first batch is sent whole, not only the first of all. `reads_zstd`: whether the client
-        supports that codec.
+        `committed`: the reader returns aborted transactions. `first_batch_of_each`: each
+        partition's first batch is sent whole, not only the first of all. `reads_zstd`: whether the
+        client supports that codec.
         """
-        self._up_to = up_to
+        self._up_to = isolation
         self._bytes_max = bytes_max
         self._committed = committed
-        self._every_first_whole = every_first_whole
+        self._every_first_whole = first_batch_of_each
         self._reads_zstd = reads_zstd
         self._cold: list[tuple[Hashable, Callable[[], object], str]] = []
         self._warmed: set[Hashable] = set()
         self._remote: dict[_RemoteKey, _RemoteRead] = {}
-        self._remote_found: dict[_RemoteKey, RemoteFound | KafkaError | None] = {}
+        self._remote_found: dict[_RemoteKey, RemoteReadResult | KafkaError | None] = {}
         self._bytes_left = bytes_max
         self.bytes = 0
         """The number of bytes that this round has read."""
@@ -154,13 +154,13 @@ class Reader:
 
     def end_of(self, partition: Partition) -> int:
         """Return the offset at which this reader must stop."""
-        if self._up_to is UpTo.LOG_END:
+        if self._up_to is FetchIsolation.LOG_END:
             return partition.log.state.log_end_offset
-        if self._up_to is UpTo.HIGH_WATERMARK:
+        if self._up_to is FetchIsolation.HIGH_WATERMARK:
             return partition.high_watermark
         return partition.log.state.last_stable_offset(partition.high_watermark)
 
-    def read(self, key: Hashable, partition: Partition, offset: int, bytes_max: int) -> Found:
+    def read(self, key: Hashable, partition: Partition, offset: int, bytes_max: int) -> ReadResult:
         """Return the batches of `partition` from the one that contains `offset` on, as far as this
         reader may read: at most `bytes_max` bytes, and no more than the round has left. `key`
         identifies the partition in this request. The result is empty if there is nothing yet, if
@@ -172,7 +172,7 @@ class Reader:
         log = partition.log
         if not partition.leads and offset > log.state.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "not replicated to this broker yet")
-        nothing = Found(EMPTY, [] if self._committed else None)
+        nothing = ReadResult(EMPTY, [] if self._committed else None)
         end = self.end_of(partition)
         if offset >= end and log.state.log_start_offset <= offset <= log.state.log_end_offset:
             return nothing
@@ -193,7 +193,7 @@ class Reader:
             else log.reader.read_nowait(offset, limit, end, minimum_one=minimum_one)
         )
         if read is None:
-            self._leave_out(key, log, partial(log.reader.read, offset, limit, end, recheck=True))
+            self._defer(key, log, partial(log.reader.read, offset, limit, end, recheck=True))
             return nothing
         if not self._reads_zstd and _holds_zstd(log, read.slice):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
@@ -202,32 +202,32 @@ class Reader:
             try:
                 aborted = log.reader.aborted_transactions(offset, read, may_block=warmed)
             except WouldBlock:
-                self._leave_out(key, log, partial(log.reader.aborted_transactions, offset, read))
+                self._defer(key, log, partial(log.reader.aborted_transactions, offset, read))
                 return nothing
         self.bytes += read.slice.length
         self._bytes_left -= read.slice.length
-        return Found(read.slice, aborted)
+        return ReadResult(read.slice, aborted)
 
     def _read_remote(
         self, key: Hashable, remote: RemoteLog, log: Log, offset: int, limit: int
-    ) -> Found:
+    ) -> ReadResult:
         """Return the records that were fetched from remote storage, or leave the partition out
         until then. Raises KafkaError."""
         if (key, offset) not in self._remote_found:
             self._remote[key, offset] = _RemoteRead(remote, log, limit)
-            return Found(EMPTY, [] if self._committed else None)
+            return ReadResult(EMPTY, [] if self._committed else None)
         found = self._remote_found[key, offset]
         if isinstance(found, KafkaError):
             raise without_frames(found)
         if found is None:
-            return Found(EMPTY, [] if self._committed else None)
+            return ReadResult(EMPTY, [] if self._committed else None)
         self.bytes += found.records.length
         self._bytes_left -= found.records.length
         if not self._reads_zstd and _holds_zstd(log, found.records):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
-        return Found(found.records, found.aborted)
+        return ReadResult(found.records, found.aborted)
 
-    def _leave_out(self, key: Hashable, log: Log, read: Callable[[], object]) -> None:
+    def _defer(self, key: Hashable, log: Log, read: Callable[[], object]) -> None:
         self._cold.append((key, read, log.log_dir.path))
 
 

@@ -8,7 +8,7 @@ from log.support import make_batch
 from msgspec.structs import replace
 from nodes import caller_of, make_topic, running_node, trio_test
 
-from pk.core.broker.reader import Reader, UpTo, check_may_read, divergence
+from pk.core.broker.reader import FetchIsolation, Reader, check_may_read, divergence
 from pk.core.broker.replication.partition import Partition
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
@@ -45,9 +45,9 @@ async def test_each_kind_of_reader_stops_where_it_has_to() -> None:
             batch := make_batch(timestamp=now_ms), read_header(batch), 0, now_ms
         )  # in the log, and not yet below the watermark
         for up_to, expected in (
-            (UpTo.LAST_STABLE_OFFSET, [0]),
-            (UpTo.HIGH_WATERMARK, [0, 1, 2]),
-            (UpTo.LOG_END, [0, 1, 2, 3]),
+            (FetchIsolation.LAST_STABLE_OFFSET, [0]),
+            (FetchIsolation.HIGH_WATERMARK, [0, 1, 2]),
+            (FetchIsolation.LOG_END, [0, 1, 2, 3]),
         ):
             reader = Reader(up_to, MAX)
             reader.begin_round()
@@ -65,7 +65,7 @@ async def test_a_reader_of_committed_records_learns_what_was_aborted() -> None:
             timestamp=now_ms, producer_id=7, producer_epoch=0, sequence=0, transactional=True
         )
         partition.append(opened, read_header(opened), now_ms=now_ms)
-        reader = Reader(UpTo.LAST_STABLE_OFFSET, MAX, committed=True)
+        reader = Reader(FetchIsolation.LAST_STABLE_OFFSET, MAX, committed=True)
         reader.begin_round()
         found = reader.read("key", partition, 0, MAX)
         assert found.records.length == 0 and found.aborted == []
@@ -82,16 +82,16 @@ async def test_the_bytes_of_a_round_are_bounded_over_all_partitions() -> None:
             for _ in range(2):
                 partition.append(make_batch(timestamp=now_ms, size=1000), now_ms=now_ms)
         size = partitions[0].log.state.size // 2
-        reader = Reader(UpTo.HIGH_WATERMARK, size + 100)
+        reader = Reader(FetchIsolation.HIGH_WATERMARK, size + 100)
         for _ in range(2):  # each round begins afresh
             reader.begin_round()
             lengths = [reader.read(p, p, 0, MAX).records.length for p in partitions]
             assert lengths == [size + 100, 0, 0] and reader.bytes == size + 100
-        small = Reader(UpTo.HIGH_WATERMARK, 10)
+        small = Reader(FetchIsolation.HIGH_WATERMARK, 10)
         small.begin_round()
         lengths = [small.read(p, p, 0, MAX).records.length for p in partitions]
         assert lengths == [size, 0, 0], "the first batch whole"
-        each = Reader(UpTo.HIGH_WATERMARK, 10, every_first_whole=True)
+        each = Reader(FetchIsolation.HIGH_WATERMARK, 10, first_batch_of_each=True)
         each.begin_round()
         assert [each.read(p, p, 0, MAX).records.length for p in partitions] == [size] * 3
 
@@ -102,7 +102,7 @@ async def test_a_client_that_does_not_know_zstd_gets_an_error() -> None:
         partition.append(
             build_batch([(now_ms, None, bytes(100), ())], codec=Codec.ZSTD), now_ms=now_ms
         )
-        reader = Reader(UpTo.HIGH_WATERMARK, MAX, reads_zstd=False)
+        reader = Reader(FetchIsolation.HIGH_WATERMARK, MAX, reads_zstd=False)
         reader.begin_round()
         with pytest.raises(KafkaError) as caught:
             reader.read("key", partition, 0, MAX)
@@ -132,7 +132,7 @@ async def test_who_may_read() -> None:
         assert refused(1, from_follower=True) == 0
         assert refused(0, from_follower=True) == ErrorCode.FENCED_LEADER_EPOCH
         with pytest.raises(KafkaError) as caught:
-            Reader(UpTo.HIGH_WATERMARK, MAX).read("key", partition, 5, MAX)
+            Reader(FetchIsolation.HIGH_WATERMARK, MAX).read("key", partition, 5, MAX)
         assert caught.value.code == ErrorCode.OFFSET_NOT_AVAILABLE, "a follower may not have it yet"
 
 

@@ -158,7 +158,7 @@ async def test_a_batch_cannot_get_behind_the_marker_of_its_transaction() -> None
         await producer.init()
         await producer.add("u")
         manager = cluster.broker(leader(cluster, "u")).groups.add_partitions
-        ask, answered, goes_on = manager.ask, trio.Event(), trio.Event()
+        ask, answered, goes_on = manager.add_or_verify, trio.Event(), trio.Event()
 
         async def slow(*args: Any) -> Any:
             found = await ask(*args)
@@ -166,7 +166,7 @@ async def test_a_batch_cannot_get_behind_the_marker_of_its_transaction() -> None
             await goes_on.wait()
             return found
 
-        manager.ask = slow  # type: ignore[method-assign]
+        manager.add_or_verify = slow  # type: ignore[method-assign]
         answers: list[Any] = []
 
         async def send() -> None:
@@ -379,7 +379,7 @@ async def test_a_marker_that_comes_while_the_coordinator_is_asked_ends_no_client
         await prepare(cluster)
         producer = await begun(cluster)
         broker = cluster.broker(leader(cluster, OFFSETS_TOPIC))
-        ask, times = broker.groups.add_partitions.ask, 0
+        ask, times = broker.groups.add_partitions.add_or_verify, 0
 
         async def ask_while_a_marker_comes(*words: Any) -> Any:
             nonlocal times
@@ -390,7 +390,7 @@ async def test_a_marker_that_comes_while_the_coordinator_is_asked_ends_no_client
                 partition.log.state.producers.drop_verification(producer.producer_id)
             return answer
 
-        monkeypatch.setattr(broker.groups.add_partitions, "ask", ask_while_a_marker_comes)
+        monkeypatch.setattr(broker.groups.add_partitions, "add_or_verify", ask_while_a_marker_comes)
         assert await producer.commit_offset("g", 5) == E.NONE
         assert times == 2
         await producer.end()

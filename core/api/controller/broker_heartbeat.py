@@ -17,7 +17,7 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
     controller, config = the_controller(context), context.broker.config
     heartbeats, node = controller.heartbeats, request.broker_id
 
-    def ask() -> Decide[BrokerHeartbeatResponse]:
+    def prepare() -> Decide[BrokerHeartbeatResponse]:
         may_go = heartbeats.may_shut_down(node)
         return lambda image: brokers.heartbeat(image, request, config, may_shut_down=may_go)
 
@@ -25,7 +25,7 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
         # Note the heartbeat before the decision, so that brokers whose decisions queue behind a
         # slow append count as alive.
         heartbeats.record_heartbeat(node, request.broker_epoch, context.connection_id)
-    return await controller.submit(OffLoopDecision(ask))
+    return await controller.submit(OffLoopDecision(prepare))
 
 
 def _is_current(context: Context, request: BrokerHeartbeatRequest) -> bool:

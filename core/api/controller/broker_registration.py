@@ -25,9 +25,9 @@ async def handle(
         return BrokerRegistrationResponse(error_code=ErrorCode.INVALID_REQUEST)
     controller, config = the_controller(context), context.broker.config
 
-    def ask() -> Decide[BrokerRegistrationResponse]:
+    def prepare() -> Decide[BrokerRegistrationResponse]:
         # The session is read when the decision is made, since it may have ended in the meantime.
         alive = controller.heartbeats.alive(request.broker_id)
         return lambda image: register_broker(image, request, config, alive=alive)
 
-    return await controller.submit(OffLoopDecision(ask))
+    return await controller.submit(OffLoopDecision(prepare))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from pk.core.api.authorization import allows, refusal
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.coordinator.coordinator_shard import all_of
+from pk.core.broker.coordinator.coordinator_shard import gather_replies
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -32,7 +32,7 @@ async def handle(
 async def _wait(
     answers: list[DeletableGroupResult | Awaitable[DeletableGroupResult]],
 ) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=await all_of(answers))
+    return DeleteGroupsResponse(results=await gather_replies(answers))
 
 
 def _delete(

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pk.core.api.authorization import allows, is_on
 from pk.core.api.authorized import GROUP_OPERATIONS
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.coordinator.coordinator_shard import all_of
+from pk.core.broker.coordinator.coordinator_shard import gather_replies
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -80,7 +80,7 @@ class GroupDescribe(Struct, Generic[D, R], frozen=True):
             return self.response(groups=groups)
 
         async def wait(answers: list[D | Awaitable[D]]) -> R:
-            return await response(await all_of(answers))
+            return await response(await gather_replies(answers))
 
         answers: list[D | Awaitable[D]] = []
         for group_id in dict.fromkeys(group_ids):

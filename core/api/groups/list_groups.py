@@ -10,7 +10,7 @@ from typing import Any
 from pk.core.api.authorization import allows, allows_cluster, is_on
 from pk.core.api.registry import Outcome
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.coordinator.coordinator_shard import all_of
+from pk.core.broker.coordinator.coordinator_shard import gather_replies
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.group.machine import normalized
@@ -57,6 +57,6 @@ async def _visible(context: Context, groups: list[ListedGroup]) -> list[ListedGr
 
 
 async def _wait(context: Context, answers: list[Any]) -> ListGroupsResponse:
-    groups = list(chain.from_iterable(await all_of(answers)))
+    groups = list(chain.from_iterable(await gather_replies(answers)))
     groups = await _visible(context, groups)
     return ListGroupsResponse(groups=groups)

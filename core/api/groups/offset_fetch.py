@@ -14,7 +14,7 @@ from typing import Any, Final
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.groups.merged_groups import merged
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.coordinator.coordinator_shard import all_of
+from pk.core.broker.coordinator.coordinator_shard import gather_replies
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -63,7 +63,7 @@ async def _wait_old(answer: Any, version: int) -> OffsetFetchResponse:
 
 
 async def _wait(answers: list[Any]) -> OffsetFetchResponse:
-    return OffsetFetchResponse(groups=await all_of(answers))
+    return OffsetFetchResponse(groups=await gather_replies(answers))
 
 
 async def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: bool) -> Any:

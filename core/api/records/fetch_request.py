@@ -17,7 +17,7 @@ from collections.abc import Hashable
 from pk.core.api.authorization import allows, allows_cluster
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
-from pk.core.broker.reader import Found, Reader, UpTo, check_may_read, divergence
+from pk.core.broker.reader import FetchIsolation, Reader, ReadResult, check_may_read, divergence
 from pk.core.broker.replication.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -132,15 +132,17 @@ class Fetch:
         """Return a reader with the client's limit: a consumer reads up to the high watermark or the
         last stable offset, others up to the log end."""
         committed = self.request.isolation_level == READ_COMMITTED
-        up_to = UpTo.LAST_STABLE_OFFSET if committed else UpTo.HIGH_WATERMARK
+        isolation = (
+            FetchIsolation.LAST_STABLE_OFFSET if committed else FetchIsolation.HIGH_WATERMARK
+        )
         version = self.context.api_version
         return Reader(
-            up_to if self.replica_id == CONSUMER else UpTo.LOG_END,
+            isolation if self.replica_id == CONSUMER else FetchIsolation.LOG_END,
             self.max_bytes,
             committed=committed,
             # The conversion may leave nothing of the partitions before this one. Then this
             # partition's first batch is the whole response.
-            every_first_whole=version < VERSION_BATCH,
+            first_batch_of_each=version < VERSION_BATCH,
             reads_zstd=version >= VERSION_ZSTD,
         )
 
@@ -386,7 +388,7 @@ class Fetch:
         if self.request.rack_id and self.replica_id == CONSUMER and partition.followers:
             nearer = self._nearer(partition, fetched.fetch_offset)
         (records, aborted), diverging = (
-            self._records_of(partition, fetched) if nearer < 0 else (Found(), None)
+            self._records_of(partition, fetched) if nearer < 0 else (ReadResult(), None)
         )
         high_watermark = partition.high_watermark
         if (
@@ -503,17 +505,17 @@ class Fetch:
 
     def _records_of(
         self, partition: Partition, fetched: FetchedPartition
-    ) -> tuple[Found, EpochEnd | None]:
+    ) -> tuple[ReadResult, EpochEnd | None]:
         """Return the partition's records for this reader, and the point at which the client's log
         diverges from the partition's. Raises KafkaError."""
         diverging = divergence(partition.log, fetched.fetch_offset, fetched.last_fetched_epoch)
         if diverging is not None:
-            return Found(), diverging
+            return ReadResult(), diverging
         if self.follower is not None:
             if not self.counted:
                 self._count(partition, fetched, self.follower)
             if self._holds_back(partition):
-                return Found(), None
+                return ReadResult(), None
             if fetched.fetch_offset < partition.log.state.local_log_start_offset:
                 raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
         limit = fetched.partition_max_bytes

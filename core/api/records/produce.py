@@ -40,7 +40,7 @@ from pk.core.api.records.produce_answer import (
 )
 from pk.core.api.registry import NO_RESPONSE, Answer, parked
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.coordinator.add_partitions_to_txn_manager import Ask
+from pk.core.broker.coordinator.add_partitions_to_txn_manager import TransactionOperation
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
@@ -229,15 +229,19 @@ class _Produce:
         def begin() -> None:
             for tp, (producers, sequence) in asked.items():
                 self.verified[tp] = producers.begin_verification(
-                    producer_id, epoch, sequence, self.now_ms, second_protocol=ask is Ask.ADD
+                    producer_id,
+                    epoch,
+                    sequence,
+                    self.now_ms,
+                    second_protocol=ask is TransactionOperation.ADD,
                 )
 
-        ask = Ask.VERIFY
+        ask = TransactionOperation.VERIFY
         if self.context.api_version >= VERSION_ADDS_PARTITIONS:
-            ask = Ask.ADD
+            ask = TransactionOperation.ADD
         elif self.context.api_version >= VERSION_ABORTABLE:
-            ask = Ask.VERIFY_ABORTABLE
-        errors = await self.context.broker.groups.add_partitions.ask(
+            ask = TransactionOperation.VERIFY_ABORTABLE
+        errors = await self.context.broker.groups.add_partitions.add_or_verify(
             ask, self.request.transactional_id or "", producer_id, epoch, list(asked), begin
         )
         for tp, code in errors.items():
@@ -362,12 +366,14 @@ def _is_transactional(records: memoryview | None) -> bool:
     return records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
 
 
-def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
+def _unverified(code: ErrorCode, ask: TransactionOperation) -> KafkaError:
     """Return the producer's error if the coordinator did not consent. If the coordinator may soon
     consent, it is an error that makes every client retry without looking for another leader."""
     if code == ErrorCode.INVALID_TXN_STATE:
         return KafkaError(code, "Partition was not added to the transaction")
-    if code in RETRIED and not (code == ErrorCode.CONCURRENT_TRANSACTIONS and ask is Ask.ADD):
+    if code in RETRIED and not (
+        code == ErrorCode.CONCURRENT_TRANSACTIONS and ask is TransactionOperation.ADD
+    ):
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             "Unable to verify the partition has been added to the transaction. "

@@ -16,5 +16,5 @@ async def handle(
     return await context.broker.groups.share_coordinators.delete(request)
 
 
-error_response = DELETE.refuse
+error_response = DELETE.error_response
 """Returns the response with the same error for every share partition."""

@@ -16,5 +16,5 @@ async def handle(
     return await context.broker.groups.share_coordinators.initialize(request)
 
 
-error_response = INITIALIZE.refuse
+error_response = INITIALIZE.error_response
 """Returns the response with the same error for every share partition."""

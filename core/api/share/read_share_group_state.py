@@ -16,5 +16,5 @@ async def handle(
     return await context.broker.groups.share_coordinators.read(request)
 
 
-error_response = READ.refuse
+error_response = READ.error_response
 """Returns the response with the same error for every share partition."""

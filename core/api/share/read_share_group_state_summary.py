@@ -16,5 +16,5 @@ async def handle(
     return await context.broker.groups.share_coordinators.read_summary(request)
 
 
-error_response = READ_SUMMARY.refuse
+error_response = READ_SUMMARY.error_response
 """Returns the response with the same error for every share partition."""

@@ -30,7 +30,7 @@ from pk.core.api.share.share_acknowledgements import (
 )
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
-from pk.core.broker.reader import Reader, UpTo
+from pk.core.broker.reader import FetchIsolation, Reader
 from pk.core.broker.requests.context import Context
 from pk.core.broker.share.share_partition import SharePartition
 from pk.core.errors import ErrorCode, KafkaError
@@ -141,7 +141,7 @@ class _ShareFetch:
         self._params = params
         self._committed = context.broker.groups.share_partitions.reads_committed(key.group_id)
         self._reader = Reader(
-            UpTo.LAST_STABLE_OFFSET if self._committed else UpTo.HIGH_WATERMARK,
+            FetchIsolation.LAST_STABLE_OFFSET if self._committed else FetchIsolation.HIGH_WATERMARK,
             min(request.max_bytes, context.broker.config.fetch_max_bytes, READ_BYTES_MAX),
             committed=self._committed,
         )

@@ -16,5 +16,5 @@ async def handle(
     return await context.broker.groups.share_coordinators.write(request)
 
 
-error_response = WRITE.refuse
+error_response = WRITE.error_response
 """Returns the response with the same error for every share partition."""

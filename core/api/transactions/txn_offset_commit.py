@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pk.core.api.groups.offset_topics import made_ahead, merged, refuse_missing
-from pk.core.broker.coordinator.add_partitions_to_txn_manager import Ask
+from pk.core.broker.coordinator.add_partitions_to_txn_manager import TransactionOperation
 from pk.core.broker.coordinator.coordinator_shard import error_for_client
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -101,16 +101,16 @@ async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verifica
             epoch,
             NO_SEQUENCE,
             broker.clock.now_ms(),
-            second_protocol=ask is Ask.ADD,
+            second_protocol=ask is TransactionOperation.ADD,
         )
 
-    ask = Ask.VERIFY
+    ask = TransactionOperation.VERIFY
     if context.api_version >= ADDS_SINCE:
-        ask = Ask.ADD
+        ask = TransactionOperation.ADD
     elif context.api_version >= ABORTABLE_SINCE:
-        ask = Ask.VERIFY_ABORTABLE
+        ask = TransactionOperation.VERIFY_ABORTABLE
     tp = TopicPartition(OFFSETS_TOPIC, partition.tp.partition)
-    errors = await broker.groups.add_partitions.ask(
+    errors = await broker.groups.add_partitions.add_or_verify(
         ask, request.transactional_id, producer_id, epoch, [tp], begin
     )
     if errors[tp] != ErrorCode.NONE:

@@ -20,14 +20,14 @@ class OffLoopDecision(Generic[Reply]):
     """A decision that is made in a thread if the image is large, for example about every partition
     of a broker. Also a `Decide`."""
 
-    def __init__(self, ask: Callable[[], Decide[Reply]], *, large: bool = False) -> None:
-        """`ask` is called on the event loop when it is this decision's turn; the function that it
-        returns depends only on the image. `large`: the decision takes long for any image."""
-        self.ask = ask
+    def __init__(self, prepare: Callable[[], Decide[Reply]], *, large: bool = False) -> None:
+        """`prepare` is called on the event loop when it is this decision's turn; the function that
+        it returns depends only on the image. `large`: the decision takes long for any image."""
+        self.prepare = prepare
         self.large = large
 
     def __call__(self, image: MetadataImage) -> Decision[Event, Reply]:
-        return self.ask()(image)
+        return self.prepare()(image)
 
 
 CommitListener = Callable[[MetadataImage, MetadataImage], None]

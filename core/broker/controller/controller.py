@@ -287,7 +287,7 @@ class Controller:
                 decide, one.decide = one.decide, None
                 assert decide is not None
                 if _is_off_loop(decide) and (decide.large or image.partition_count > LARGE_IMAGE):
-                    decision = await offload(_call, decide.ask(), image, directory=THREADS)
+                    decision = await offload(_call, decide.prepare(), image, directory=THREADS)
                 else:
                     decision = decide(image)
                 del decide

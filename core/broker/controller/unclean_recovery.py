@@ -146,12 +146,12 @@ class UncleanRecovery:
     async def _compare_logs(self) -> None:
         config = self._state.config
 
-        def ask() -> Decide[dict[TopicIdPartition, Verdict]]:
+        def prepare() -> Decide[dict[TopicIdPartition, Verdict]]:
             reports, timed_out = self.reports(), self.timed_out()
             return lambda image: recover(image, reports, config, timed_out)
 
         try:
-            verdicts = await self._controller.submit(OffLoopDecision(ask))
+            verdicts = await self._controller.submit(OffLoopDecision(prepare))
         except KafkaError as e:
             logger.info("logs could not be compared: %s", e)
             await trio.sleep(RETRY_S)

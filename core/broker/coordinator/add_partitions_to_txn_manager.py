@@ -36,7 +36,7 @@ from pk.core.wire.messages.add_partitions_to_txn import (
 )
 
 
-class Ask(Enum):
+class TransactionOperation(Enum):
     """The kind of verification that a client's request allows, by its version."""
 
     VERIFY = "verify"
@@ -45,13 +45,13 @@ class Ask(Enum):
     ADD = "add"
 
 
-class _Question:
+class _PendingVerification:
     """A question about one transaction, and the coordinator's result."""
 
     def __init__(
-        self, asked: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
+        self, transaction: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
     ) -> None:
-        self.asked = asked
+        self.transaction = transaction
         self.errors: PartitionErrors = {}
         self.answered = trio.Event()
         self._partitions = partitions
@@ -80,7 +80,7 @@ class AddPartitionsToTxnManager:
         self._transactions = transactions
         self._links = links
         self._start_soon = start_soon
-        self._unasked: dict[int, deque[_Question]] = {}
+        self._pending: dict[int, deque[_PendingVerification]] = {}
         """The questions that wait for each broker's current request; a broker without a request has
         no entry."""
 
@@ -88,9 +88,9 @@ class AddPartitionsToTxnManager:
         """Close the connections."""
         self._links.close()
 
-    async def ask(
+    async def add_or_verify(
         self,
-        ask: Ask,
+        operation: TransactionOperation,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
@@ -105,86 +105,91 @@ class AddPartitionsToTxnManager:
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
-        asked = AddPartitionsToTxnTransaction(
+        transaction = AddPartitionsToTxnTransaction(
             transactional_id=transactional_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            verify_only=ask is not Ask.ADD,
+            verify_only=operation is not TransactionOperation.ADD,
             topics=[AddPartitionsToTxnTopic(name=t, partitions=p) for t, p in topics.items()],
         )
         config = self._state.config
         retries_ms = config.add_partitions_to_txn_retry_backoff_max_ms
-        until = trio.current_time() + min(retries_ms, config.request_timeout_ms) / 1000
+        deadline = trio.current_time() + min(retries_ms, config.request_timeout_ms) / 1000
         while True:
             begin()
-            found = await self._ask(asked, partitions)
+            errors = await self._add_or_verify_once(transaction, partitions)
             if (
-                ask is not Ask.ADD
-                or ErrorCode.CONCURRENT_TRANSACTIONS not in found.values()
-                or trio.current_time() >= until
+                operation is not TransactionOperation.ADD
+                or ErrorCode.CONCURRENT_TRANSACTIONS not in errors.values()
+                or trio.current_time() >= deadline
             ):
                 return {
-                    tp: _error_for_client(found.get(tp, ErrorCode.NONE), ask) for tp in partitions
+                    tp: _error_for_client(errors.get(tp, ErrorCode.NONE), operation)
+                    for tp in partitions
                 }
             await trio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
 
-    async def _ask(
-        self, asked: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
+    async def _add_or_verify_once(
+        self, transaction: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
     ) -> PartitionErrors:
         state, transactions = self._state, self._transactions
-        number = transactions.partition_of(asked.transactional_id)
-        led = state.leader_of(transactions.topic, number) if number is not None else None
-        if led is None or led[0] < 0:
+        number = transactions.partition_of(transaction.transactional_id)
+        leader = state.leader_of(transactions.topic, number) if number is not None else None
+        if leader is None or leader[0] < 0:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if led[0] == state.node_id:
-            return await transactions.add_partitions(asked, SECOND_PROTOCOL)
-        question = _Question(asked, partitions)
-        unasked = self._unasked.get(led[0])
-        if unasked is None:
-            unasked = self._unasked[led[0]] = deque()
-            self._start_soon(self._ask_node, led[0], unasked)
-        unasked.append(question)
-        await question.answered.wait()
-        return question.errors
+        if leader[0] == state.node_id:
+            return await transactions.add_partitions(transaction, SECOND_PROTOCOL)
+        verification = _PendingVerification(transaction, partitions)
+        pending = self._pending.get(leader[0])
+        if pending is None:
+            pending = self._pending[leader[0]] = deque()
+            self._start_soon(self._send_pending, leader[0], pending)
+        pending.append(verification)
+        await verification.answered.wait()
+        return verification.errors
 
-    async def _ask_node(self, node: int, unasked: deque[_Question]) -> None:
+    async def _send_pending(self, node: int, pending: deque[_PendingVerification]) -> None:
         """Send another broker one request after the other, until no question is left."""
         try:
-            while unasked:
-                questions: dict[str, _Question] = {}
+            while pending:
+                verifications: dict[str, _PendingVerification] = {}
                 # A response identifies transactions by their ids, so a second question about one
                 # waits for the next request.
-                for _ in range(len(unasked)):
-                    one = unasked.popleft()
-                    if questions.setdefault(one.asked.transactional_id, one) is not one:
-                        unasked.append(one)
+                for _ in range(len(pending)):
+                    one = pending.popleft()
+                    if verifications.setdefault(one.transaction.transactional_id, one) is not one:
+                        pending.append(one)
                 try:
-                    await self._ask_together(node, questions)
+                    await self._send_request(node, verifications)
                 finally:
-                    for one in questions.values():
+                    for one in verifications.values():
                         if not one.answered.is_set():
                             one.answer(ErrorCode.NETWORK_EXCEPTION)
         finally:
-            del self._unasked[node]
+            del self._pending[node]
 
-    async def _ask_together(self, node: int, questions: dict[str, _Question]) -> None:
-        request = AddPartitionsToTxnRequest(transactions=[one.asked for one in questions.values()])
+    async def _send_request(
+        self, node: int, verifications: dict[str, _PendingVerification]
+    ) -> None:
+        request = AddPartitionsToTxnRequest(
+            transactions=[one.transaction for one in verifications.values()]
+        )
         timeout_ms = self._state.config.request_timeout_ms
         try:
-            response: AddPartitionsToTxnResponse = await self._links.ask(
+            response: AddPartitionsToTxnResponse = await self._links.request(
                 node, request, timeout_ms=timeout_ms
             )
             if response.error_code:
                 raise KafkaError(response.error_code)
         except (PeerLost, KafkaError) as e:
             code = ErrorCode(e.code) if isinstance(e, KafkaError) else ErrorCode.NETWORK_EXCEPTION
-            for question in questions.values():
-                question.answer(code)
+            for verification in verifications.values():
+                verification.answer(code)
             return
         for result in response.results_by_transaction:
-            question = questions.get(result.transactional_id)
-            if question is not None:
-                question.answer(
+            verification = verifications.get(result.transactional_id)
+            if verification is not None:
+                verification.answer(
                     {
                         TopicPartition(topic.name, p.partition_index): ErrorCode(
                             p.partition_error_code
@@ -195,10 +200,10 @@ class AddPartitionsToTxnManager:
                 )
 
 
-def _error_for_client(code: ErrorCode, ask: Ask) -> ErrorCode:
+def _error_for_client(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
     """Return the error that a producer gets for the coordinator's error `code`."""
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code == ErrorCode.TRANSACTION_ABORTABLE and ask is Ask.VERIFY:
+    if code == ErrorCode.TRANSACTION_ABORTABLE and operation is TransactionOperation.VERIFY:
         return ErrorCode.INVALID_TXN_STATE
     return code

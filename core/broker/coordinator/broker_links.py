@@ -23,7 +23,7 @@ class BrokerLinks:
         self._channels: dict[int, Channel] = {}
         self._connecting: dict[int, trio.Lock] = {}
 
-    async def ask(self, node_id: int, request: Any, *, timeout_ms: float) -> Any:
+    async def request(self, node_id: int, request: Any, *, timeout_ms: float) -> Any:
         """Return the response of another broker. Raises PeerLost,
         KafkaError(UNSUPPORTED_VERSION)."""
         channel = await self._channel(node_id)
@@ -46,6 +46,6 @@ class BrokerLinks:
                 raise PeerLost(f"the address of broker {node_id} is unknown")
             if known is not None:
                 known.close()
-            made = await self._peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
-            self._channels[node_id] = made
-            return made
+            channel = await self._peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
+            self._channels[node_id] = channel
+            return channel

@@ -112,7 +112,7 @@ class CoordinatorRuntime(Generic[M]):
                 for number in list(self._by_partition):
                     self._close(number)
         for change in delta.of_topic(self.topic).values():
-            self._follow(change.new)
+            self._follow_image(change.new)
         if delta:
             for coordinator in self:
                 coordinator.follow(delta)
@@ -122,7 +122,7 @@ class CoordinatorRuntime(Generic[M]):
         for number in list(self._by_partition):
             self._close(number)
 
-    def _follow(self, image: PartitionImage) -> None:
+    def _follow_image(self, image: PartitionImage) -> None:
         number = image.partition
         partition = self._replicas.find(self.topic, number)
         leads = partition is not None and partition.leads

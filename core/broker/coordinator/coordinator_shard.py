@@ -55,7 +55,7 @@ logger = logging.getLogger("pk.coordinator")
 COORDINATOR_SEQUENCE = 0
 """The sequence of every batch that a coordinator writes in a transaction, as in Kafka; unused."""
 
-TIMER_AGAIN_S: Final = 0.5
+TIMER_RETRY_S: Final = 0.5
 """If the log has refused the decision of a timer, the timer expires again after this time in
 seconds, as in Apache Kafka."""
 
@@ -112,7 +112,7 @@ class Waiter:
         """The offset that the high watermark must reach before the reply is returned."""
         self._answered: trio.Event | None = None
 
-    def give(self, answer: Any, offset: int, error: KafkaError | None = None) -> None:
+    def complete(self, answer: Any, offset: int, error: KafkaError | None = None) -> None:
         """Set the reply, unless it is already set."""
         if not self.ready:
             self.ready, self.answer, self.offset, self.error = True, answer, offset, error
@@ -126,7 +126,7 @@ class Waiter:
             await self._answered.wait()
 
 
-class _Loaded(NamedTuple):
+class _LoadedSlice(NamedTuple):
     """A slice of the log: the records to replay, and the start of the next slice."""
 
     items: list[tuple[int, int, Any]]
@@ -157,7 +157,7 @@ class CoordinatorShard(Generic[M]):
     """The coordinator of one partition, for as long as this broker leads it in one epoch."""
 
     def __init__(
-        self, partition: Partition, make_machine: Callable[[], M], around: ShardEnvironment
+        self, partition: Partition, make_machine: Callable[[], M], environment: ShardEnvironment
     ) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -166,7 +166,7 @@ class CoordinatorShard(Generic[M]):
         self.written = 0
         """The offset below which all records are replayed. The next reply depends on them."""
         self._make_machine = make_machine
-        self._around = around
+        self._environment = environment
         self._waiting: set[Waiter] = set()
         self._loading: trio.CancelScope | None = None
         self._after_load: list[Callable[[M, int], Decision[Any, Any]]] = []
@@ -196,14 +196,14 @@ class CoordinatorShard(Generic[M]):
         if reply is None:
             if not waiter.ready:
                 self._waiting.add(waiter)
-                return self._answer(waiter)
+                return self._wait_for_reply(waiter)
             if waiter.error is not None:
                 raise without_frames(waiter.error)
             reply = waiter.answer
         offset = self.written
         if self.partition.high_watermark >= offset:
             return reply
-        return self._held(reply, offset)
+        return self._reply_when_safe(reply, offset)
 
     @property
     def is_active(self) -> bool:
@@ -216,12 +216,12 @@ class CoordinatorShard(Generic[M]):
         if self.state is State.LOADING:
             self._after_load.append(decide)
         elif self.state is State.ACTIVE:
-            return self._run_quietly(lambda machine, _, now_ms: decide(machine, now_ms))
+            return self._run_logged(lambda machine, _, now_ms: decide(machine, now_ms))
         return True
 
     def follow(self, delta: Changes) -> None:
         """Give the machine the current image, whose difference from the last one is `delta`."""
-        image = self._around.image  # called after loading, for the then current image
+        image = self._environment.image  # called after loading, for the then current image
         self.when_active(lambda machine, now_ms: machine.follow(image(), delta, now_ms))
 
     def append_marker(
@@ -235,7 +235,7 @@ class CoordinatorShard(Generic[M]):
         """
         if self.state is not State.ACTIVE:
             raise self._unavailable()
-        now_ms = self._around.clock.now_ms()
+        now_ms = self._environment.clock.now_ms()
         batch = end_transaction_batch(
             committed, coordinator_epoch, producer_id, producer_epoch, now_ms
         )
@@ -251,9 +251,9 @@ class CoordinatorShard(Generic[M]):
     def fire(self, key: Hashable) -> None:
         """Handle an expired timer."""
         if self.state is State.ACTIVE:
-            self._run_quietly(lambda machine, _, now_ms: machine.fire(key, now_ms), timer=key)
+            self._run_logged(lambda machine, _, now_ms: machine.fire(key, now_ms), timer=key)
 
-    def _run_quietly(
+    def _run_logged(
         self, decide: Callable[[M, Hashable, int], Decision[Any, Any]], timer: Hashable = None
     ) -> bool:
         """Run a decision that does not answer a request, and log its exceptions. Returns False if
@@ -262,25 +262,29 @@ class CoordinatorShard(Generic[M]):
             self._run(decide, None)
         except KafkaError as e:
             logger.warning("%s: %s", self.partition.tp, e)
-            self._set_again(timer)
+            self._retry_timer(timer)
             return False
         except Exception:
             logger.exception("%s: a coordinator's own decision failed", self.partition.tp)
         return True
 
-    def _set_again(self, timer: Hashable) -> None:
+    def _retry_timer(self, timer: Hashable) -> None:
         """Set `timer` again after the log refused the decision that it caused. Otherwise a member
         whose session has expired would stay. (Loading a coordinator sets its timers.)"""
-        around = self._around
-        if timer is not None and self.state is State.ACTIVE and not around.timers.has(self, timer):
-            around.timers.set(self, timer, around.clock.time() + TIMER_AGAIN_S)
+        environment = self._environment
+        if (
+            timer is not None
+            and self.state is State.ACTIVE
+            and not environment.timers.has(self, timer)
+        ):
+            environment.timers.set(self, timer, environment.clock.time() + TIMER_RETRY_S)
 
     def _run(
         self, decide: Callable[[M, Hashable, int], Decision[Any, Any]], token: Hashable
     ) -> Any:
         """Run a decision, and return its reply. Raises the errors of `decide`, and KafkaError if
         the log refused the records."""
-        now_ms = self._around.clock.now_ms()
+        now_ms = self._environment.clock.now_ms()
         try:
             decision = decide(self.machine, token, now_ms)
             self._commit(decision, now_ms)
@@ -297,7 +301,7 @@ class CoordinatorShard(Generic[M]):
         refusal = self._append(decision, now_ms) if decision.records else None
         for waiter, answer in decision.answers:
             if isinstance(waiter, Waiter):
-                waiter.give(answer, self.written, refusal)
+                waiter.complete(answer, self.written, refusal)
         if refusal is not None and decision.take_back is not None:
             decision.take_back()
             raise refusal
@@ -308,7 +312,9 @@ class CoordinatorShard(Generic[M]):
             if self.partition.high_watermark >= self.written:
                 self._carry_out(decision.effects)
             else:
-                self._around.start_soon(self._carry_out_when_safe, decision.effects, self.written)
+                self._environment.start_soon(
+                    self._carry_out_when_safe, decision.effects, self.written
+                )
 
     def _append(self, decision: Decision[Any, Any], now_ms: int) -> KafkaError | None:
         """Append and replay the records. Returns the error if the log refused them, in which case
@@ -316,21 +322,21 @@ class CoordinatorShard(Generic[M]):
         written."""
         records, framed = decision.records, decision.framed
         limit = self.partition.config.max_message_bytes
-        bytes_max, hopeless = limit, BATCH_BYTES_MAX
+        bytes_max, useless_above = limit, BATCH_BYTES_MAX
         if decision.atomic:
             # The log refuses a larger batch, so building more of it would be useless.
             bytes_max = BATCH_BYTES_MAX
-            if self._around.codec is Codec.NONE:
-                hopeless = limit
+            if self._environment.codec is Codec.NONE:
+                useless_above = limit
         first = 0
         while first < len(records):
-            batch = BatchBuilder(self._around.codec, bytes_max=bytes_max)
+            batch = BatchBuilder(self._environment.codec, bytes_max=bytes_max)
             batch.extend(
                 now_ms,
                 islice(framed, first, None)
                 if framed
                 else starmap(frame_record, map(self.machine.encode, islice(records, first, None))),
-                hopeless,
+                useless_above,
             )
             try:
                 appended = self.partition.append(
@@ -370,9 +376,9 @@ class CoordinatorShard(Generic[M]):
             return  # the next load, here or on another broker, finds the work in the log
         for effect in effects:
             if isinstance(effect, Compute):
-                self._around.start_soon(self._compute, effect, self.machine)
+                self._environment.start_soon(self._compute, effect, self.machine)
             else:
-                self._around.carry_out(self, effect)
+                self._environment.carry_out(self, effect)
 
     async def _compute(self, effect: Compute, machine: M) -> None:
         try:
@@ -383,32 +389,32 @@ class CoordinatorShard(Generic[M]):
                 self._restart()
             return
         if self.state is State.ACTIVE and self.machine is machine:
-            self._run_quietly(lambda machine, _, now_ms: effect.then(machine, result, now_ms))
+            self._run_logged(lambda machine, _, now_ms: effect.then(machine, result, now_ms))
 
     def _set_timers(self, decision: Decision[Any, Any], now_ms: int) -> None:
-        timers = self._around.timers
+        timers = self._environment.timers
         if decision.timers:
-            now = self._around.clock.time()
+            now = self._environment.clock.time()
             for key, when_ms in decision.timers:
                 if when_ms is None:
                     timers.cancel(self, key)
                 else:
                     timers.set(self, key, now + (when_ms - now_ms) / 1000)
 
-    async def _answer(self, waiter: Waiter) -> Any:
+    async def _wait_for_reply(self, waiter: Waiter) -> Any:
         try:
             await waiter.wait()
         finally:
             self._waiting.discard(waiter)
         if waiter.error is not None:
             raise without_frames(waiter.error)
-        return await self._held(waiter.answer, waiter.offset)
+        return await self._reply_when_safe(waiter.answer, waiter.offset)
 
-    async def _held(self, reply: Any, offset: int) -> Any:
+    async def _reply_when_safe(self, reply: Any, offset: int) -> Any:
         """Return `reply` once the high watermark has passed the records it depends on, in the
         epoch in which they were written."""
-        clock = self._around.clock
-        deadline = clock.time() + self._around.commit_timeout_ms / 1000
+        clock = self._environment.clock
+        deadline = clock.time() + self._environment.commit_timeout_ms / 1000
         try:
             if await self.partition.wait_for_high_watermark(offset, deadline, self.leader_epoch):
                 return reply
@@ -440,14 +446,14 @@ class CoordinatorShard(Generic[M]):
         log = partition.log
         directory = log.log_dir.path
         offset, end = log.state.log_start_offset, log.state.log_end_offset
-        said: set[str | None] = set()
+        logged: set[str | None] = set()
         while offset < end and self.state is State.LOADING:
-            args = (log, machine, offset, end, self._around.load_bytes)
+            args = (log, machine, offset, end, self._environment.load_bytes)
             try:
                 items, offset = await offload(_read, *args, directory=directory)
             except CorruptBatch as e:
-                if e.message not in said:
-                    said.add(e.message)
+                if e.message not in logged:
+                    logged.add(e.message)
                     logger.warning("%s cannot be loaded until it is repaired: %s", partition.tp, e)
                 await trio.sleep(REPAIR_WAIT_S)
                 continue
@@ -464,14 +470,14 @@ class CoordinatorShard(Generic[M]):
             return  # closed, perhaps before the load began
         self.written = end
         self.state = State.ACTIVE
-        now_ms = self._around.clock.now_ms()
-        self._begin_with(machine.follow(self._around.image(), Changes(), now_ms), now_ms)
-        self._begin_with(machine.loaded(now_ms), now_ms)
+        now_ms = self._environment.clock.now_ms()
+        self._commit_logged(machine.follow(self._environment.image(), Changes(), now_ms), now_ms)
+        self._commit_logged(machine.loaded(now_ms), now_ms)
         pending, self._after_load = self._after_load, []
         for decide in pending:
             self.when_active(decide)
 
-    def _begin_with(self, decision: Decision[Any, Any], now_ms: int) -> None:
+    def _commit_logged(self, decision: Decision[Any, Any], now_ms: int) -> None:
         try:
             self._commit(decision, now_ms)
         except KafkaError as e:
@@ -480,28 +486,28 @@ class CoordinatorShard(Generic[M]):
     def close(self) -> None:
         """Stop being the coordinator: drop the state; waiting requests get NOT_COORDINATOR."""
         self.state = State.CLOSED
-        self._drop()
+        self._discard_state()
         # Timers that would have expired much later still refer to this coordinator, and must not
         # keep its state in memory.
         self.machine = self._make_machine()
 
     def _restart(self) -> None:
         """Load the log again, because the state may differ from it."""
-        self._drop()
+        self._discard_state()
         self.machine = self._make_machine()
         self.state = State.LOADING
-        self._around.start_soon(self.load)
+        self._environment.start_soon(self.load)
 
-    def _drop(self) -> None:
+    def _discard_state(self) -> None:
         if self._loading is not None:
             self._loading.cancel()
-        self._around.timers.forget(self)
+        self._environment.timers.forget(self)
         waiting, self._waiting = self._waiting, set()
         for waiter in waiting:
-            waiter.give(None, 0, KafkaError(ErrorCode.NOT_COORDINATOR))
+            waiter.complete(None, 0, KafkaError(ErrorCode.NOT_COORDINATOR))
 
 
-def _read(log: Log, machine: Machine, offset: int, end: int, bytes_max: int) -> _Loaded:
+def _read(log: Log, machine: Machine, offset: int, end: int, bytes_max: int) -> _LoadedSlice:
     """Read the next slice of the log, in a thread. In a log that may be compacted, records that a
     later one in the slice replaces are left out: most records of a busy group's coordinator are
     offsets that were committed again."""
@@ -541,7 +547,7 @@ def _read(log: Log, machine: Machine, offset: int, end: int, bytes_max: int) -> 
             decoded = machine.decode(key, value)
             if decoded is not None:
                 items.append((at, producer_id, decoded))
-    return _Loaded(items, next_offset)
+    return _LoadedSlice(items, next_offset)
 
 
 def _replay(machine: Machine, offset: int, producer_id: int, item: Any) -> None:
@@ -575,7 +581,7 @@ def error_for_client(error: KafkaError) -> KafkaError:
     return KafkaError(code, error.message)
 
 
-async def all_of(answers: list[Any]) -> list[Any]:
+async def gather_replies(answers: list[Any]) -> list[Any]:
     """Return the replies of several coordinators, and await those that are awaitables one after
     another. Raises the first error."""
     results: list[Any] = []

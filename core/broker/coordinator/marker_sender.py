@@ -51,7 +51,7 @@ SETTLED: Final = (
 """The error codes after which a partition needs no marker."""
 
 
-class _Due(NamedTuple):
+class _PendingMarkers(NamedTuple):
     """Partitions of one transaction that have the same leader and need a marker."""
 
     coordinator: CoordinatorShard[TransactionMachine]
@@ -77,8 +77,8 @@ class MarkerSender:
         self._links = links
         self._writer = writer
         self._start_soon = start_soon
-        self._queues: dict[int, list[_Due]] = {}
-        self._under_way: dict[int, int] = {}
+        self._queues: dict[int, list[_PendingMarkers]] = {}
+        self._draining: dict[int, int] = {}
 
     def send(self, coordinator: CoordinatorShard[TransactionMachine], markers: SendMarkers) -> None:
         """Begin to send `markers` for `coordinator`. Never blocks, and makes no decision before it
@@ -108,36 +108,36 @@ class MarkerSender:
         pause; those of deleted topics are reported as written."""
         image = self._state.image
         by_leader: dict[int, list[TopicPartition]] = {}
-        gone: list[TopicPartition] = []
+        deleted: list[TopicPartition] = []
         for tp in sorted(partitions):
             found = image.partition(tp.topic, tp.partition)
             if found is None:
-                gone.append(tp)
+                deleted.append(tp)
             else:
                 by_leader.setdefault(found.leader, []).append(tp)
-        if gone:
-            marked = Marked(markers.transactional_id, markers.producer, gone)
+        if deleted:
+            marked = Marked(markers.transactional_id, markers.producer, deleted)
             self._start_soon(self._report, coordinator, [marked])
-        for leader, led in by_leader.items():
-            due = _Due(coordinator, markers, tuple(led), pause_s)
+        for leader, tps in by_leader.items():
+            due = _PendingMarkers(coordinator, markers, tuple(tps), pause_s)
             if leader == NO_LEADER:
-                self._start_soon(self._again, [due])
+                self._start_soon(self._requeue, [due])
                 continue
             self._queues.setdefault(leader, []).append(due)
-            if self._under_way.get(leader, 0) < REQUESTS_MAX:
-                self._under_way[leader] = self._under_way.get(leader, 0) + 1
+            if self._draining.get(leader, 0) < REQUESTS_MAX:
+                self._draining[leader] = self._draining.get(leader, 0) + 1
                 self._start_soon(self._drain, leader)
 
     async def _drain(self, leader: int) -> None:
         """Send the markers that wait for one leader, request after request."""
         try:
             while self._queues.get(leader):
-                if batch := self._take(leader):
+                if batch := self._next_batch(leader):
                     await self._send(leader, batch)
         finally:
-            self._under_way[leader] -= 1
+            self._draining[leader] -= 1
 
-    def _take(self, leader: int) -> list[_Due]:
+    def _next_batch(self, leader: int) -> list[_PendingMarkers]:
         queue, taken, partitions = self._queues[leader], 0, 0
         for due in queue:
             if taken and partitions + len(due.partitions) > PARTITIONS_MAX:
@@ -147,19 +147,19 @@ class MarkerSender:
         batch, self._queues[leader] = queue[:taken], queue[taken:]
         return [due for due in batch if due.coordinator.is_active]
 
-    async def _send(self, leader: int, batch: list[_Due]) -> None:
+    async def _send(self, leader: int, batch: list[_PendingMarkers]) -> None:
         timeout_ms = self._state.config.request_timeout_ms
         request = WriteTxnMarkersRequest(markers=[_marker(due) for due in batch])
         try:
             if leader == self._state.node_id:
                 response = await self._writer.write(request, timeout_ms=timeout_ms)
             else:
-                response = await self._links.ask(leader, request, timeout_ms=timeout_ms)
+                response = await self._links.request(leader, request, timeout_ms=timeout_ms)
         except (PeerLost, KafkaError) as e:
             logger.info("markers for broker %d could not be sent: %s", leader, e)
-            self._start_soon(self._again, batch)
+            self._start_soon(self._requeue, batch)
             return
-        refused: list[_Due] = []
+        refused: list[_PendingMarkers] = []
         written: dict[CoordinatorShard[TransactionMachine], list[Marked]] = {}
         for due, result in zip(batch, response.markers, strict=False):
             codes = {
@@ -177,11 +177,11 @@ class MarkerSender:
         if len(response.markers) < len(batch):
             refused += batch[len(response.markers) :]
         if refused:
-            self._start_soon(self._again, refused)
+            self._start_soon(self._requeue, refused)
         for coordinator, marked in written.items():
             await self._report(coordinator, marked)
 
-    async def _again(self, refused: list[_Due]) -> None:
+    async def _requeue(self, refused: list[_PendingMarkers]) -> None:
         """Queue the markers again after a pause, for the leaders at that time."""
         await trio.sleep(max(due.pause_s for due in refused))
         for due in refused:
@@ -200,7 +200,7 @@ class MarkerSender:
             await trio.sleep(PAUSE_S_MAX)
 
 
-def _marker(due: _Due) -> WritableTxnMarker:
+def _marker(due: _PendingMarkers) -> WritableTxnMarker:
     topics: dict[str, list[int]] = {}
     for topic, partition in due.partitions:
         topics.setdefault(topic, []).append(partition)

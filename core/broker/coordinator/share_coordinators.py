@@ -191,7 +191,7 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
                 return {"error_code": e.code, "error_message": e.message or None}
             return fields_of(reply)
 
-        return await kind.answer(request, answer_one)
+        return await kind.build_response(request, answer_one)
 
 
 def _read_fields(found: ReadState) -> Fields:

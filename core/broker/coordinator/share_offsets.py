@@ -68,11 +68,11 @@ class ShareOffsets:
     # --- describe ---
 
     async def describe(
-        self, asked: describing.DescribeShareGroupOffsetsRequestGroup
+        self, results: describing.DescribeShareGroupOffsetsRequestGroup
     ) -> describing.DescribeShareGroupOffsetsResponseGroup:
         """Describe one group of a DescribeShareGroupOffsets request. Raises KafkaError, the error
         of this group."""
-        group_id = asked.group_id
+        group_id = results.group_id
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         known: Partitions = await self._groups.submit(
@@ -81,12 +81,12 @@ class ShareOffsets:
         image = self._state.image
         answer = describing.DescribeShareGroupOffsetsResponseGroup(group_id=group_id)
         wanted: dict[Uuid, set[int]] = defaultdict(set)
-        if asked.topics is None:
+        if results.topics is None:
             for topic_id, partitions in known.items():
                 if topic_id in image.topics_by_id:
                     wanted[topic_id].update(partitions)
         else:
-            for topic in asked.topics:
+            for topic in results.topics:
                 await let_others_run()
                 found = image.topics.get(topic.topic_name)
                 if found is None:
@@ -97,7 +97,7 @@ class ShareOffsets:
             group_id,
             {t: known.get(t, frozenset()) & partitions for t, partitions in wanted.items()},
         )
-        ends = await self._ends(
+        ends = await self._high_watermarks(
             TopicPartition(image.topics_by_id[key.topic_id].name, key.partition)
             for key, found in summaries.items()
             if isinstance(found, StateSummary) and found.start_offset != NO_OFFSET
@@ -121,7 +121,7 @@ class ShareOffsets:
             )
         return answer
 
-    async def _ends(
+    async def _high_watermarks(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int | KafkaError]:
         """Return the high watermark of each partition, from its leader."""
@@ -139,12 +139,12 @@ class ShareOffsets:
                 elsewhere[led[0]].append(tp)
         for node, tps in elsewhere.items():
             try:
-                found.update(await self._ask_ends(node, tps))
+                found.update(await self._request_high_watermarks(node, tps))
             except (PeerLost, KafkaError):
                 continue
         return found
 
-    async def _ask_ends(
+    async def _request_high_watermarks(
         self, node: int, tps: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int | KafkaError]:
         topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
@@ -157,7 +157,7 @@ class ShareOffsets:
             replica_id=-1,
             topics=[ListOffsetsTopic(name=name, partitions=ps) for name, ps in topics.items()],
         )
-        response = await self._links.ask(node, request, timeout_ms=TIMEOUT_MS)
+        response = await self._links.request(node, request, timeout_ms=TIMEOUT_MS)
         answers = ((topic.name, one) for topic in response.topics for one in topic.partitions)
         return {
             TopicPartition(name, one.partition_index): KafkaError(one.error_code)
@@ -215,12 +215,12 @@ class ShareOffsets:
         done: dict[Uuid, set[int]] = defaultdict(set)
         failed: dict[Uuid, set[int]] = defaultdict(set)
         errors: dict[tuple[Uuid, int], KafkaError] = {}
-        for key, asked in (await self._share_state_client.initialize_all(effect)).items():
-            if asked.error is None:
+        for key, results in (await self._share_state_client.initialize_all(effect)).items():
+            if results.error is None:
                 done[key.topic_id].add(key.partition)
             else:
                 failed[key.topic_id].add(key.partition)
-                errors[key.topic_id, key.partition] = asked.error
+                errors[key.topic_id, key.partition] = results.error
         await self._groups.submit(
             effect.group_id,
             lambda machine, _, now_ms: machine.share_initialized(
@@ -248,7 +248,7 @@ class ShareOffsets:
             group_id,
             lambda machine, _, now_ms: machine.delete_share_offsets(group_id, topic_ids, now_ms),
         )
-        errors = await self._forget(group_id, partitions)
+        errors = await self._delete_state(group_id, partitions)
         response = deleting.DeleteShareGroupOffsetsResponse()
         for topic in request.topics:
             await let_others_run()
@@ -273,17 +273,19 @@ class ShareOffsets:
         partitions: Partitions = await self._groups.submit(
             group_id, lambda machine, _, now_ms: machine.begin_delete_share_group(group_id, now_ms)
         )
-        for error in (await self._forget(group_id, partitions)).values():
+        for error in (await self._delete_state(group_id, partitions)).values():
             raise error
 
-    async def _forget(self, group_id: str, partitions: Partitions) -> dict[Uuid, KafkaError]:
+    async def _delete_state(self, group_id: str, partitions: Partitions) -> dict[Uuid, KafkaError]:
         """Delete the state of share partitions, and report this to the group's coordinator. Returns
         errors by topic."""
         if not partitions:
             return {}
         found = await self._share_state_client.delete(group_id, partitions)
         errors = {
-            key.topic_id: asked.error for key, asked in found.items() if asked.error is not None
+            key.topic_id: results.error
+            for key, results in found.items()
+            if results.error is not None
         }
         gone = [topic_id for topic_id in partitions if topic_id not in errors]
         await self._groups.submit(
@@ -297,11 +299,11 @@ def _frozen(partitions: Mapping[Uuid, set[int]]) -> dict[Uuid, frozenset[int]]:
 
 
 def _unknown_topic(
-    asked: describing.DescribeShareGroupOffsetsRequestTopic,
+    results: describing.DescribeShareGroupOffsetsRequestTopic,
 ) -> describing.DescribeShareGroupOffsetsResponseTopic:
     return describing.DescribeShareGroupOffsetsResponseTopic(
-        topic_name=asked.topic_name,
-        partitions=[_described(number, UNINITIALIZED, None) for number in asked.partitions],
+        topic_name=results.topic_name,
+        partitions=[_described(number, UNINITIALIZED, None) for number in results.partitions],
     )
 
 

@@ -4,7 +4,7 @@ partitions (Kafka's persister).
 The image determines the coordinator of a share partition: the broker that leads the partition of
 `__share_group_state` for the share partition's key. The topic is created when it is first needed.
 Requests about many share partitions are combined into one for each broker. A request that reaches a
-broker that is not (or no longer) the coordinator is repeated until `PATIENCE_S` has passed.
+broker that is not (or no longer) the coordinator is repeated until `TIMEOUT_S` has passed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pk.core.wire.messages import read_share_group_state as reading
 from pk.core.wire.messages import read_share_group_state_summary as summarizing
 from pk.core.wire.messages import write_share_group_state as writing
 
-PATIENCE_S: Final = 30.0
+TIMEOUT_S: Final = 30.0
 """How long a request for a missing coordinator is repeated, in seconds."""
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0
@@ -52,7 +52,7 @@ each time."""
 TIMEOUT_MS: Final = 10_000
 """The timeout of one request to another broker, in ms."""
 
-AGAIN: Final = frozenset(
+RETRIABLE: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -64,7 +64,7 @@ AGAIN: Final = frozenset(
 Partitions = Mapping[Uuid, frozenset[int]]
 
 
-class Asked(NamedTuple):
+class StateResult(NamedTuple):
     """A coordinator's result for one share partition."""
 
     error: KafkaError | None
@@ -84,7 +84,7 @@ class ShareStateClient:
     ) -> None:
         self._state = state
         self._coordinators = coordinators
-        self._here: dict[StateRequest, Callable[[Any], Awaitable[Any]]] = {
+        self._local_coordinators: dict[StateRequest, Callable[[Any], Awaitable[Any]]] = {
             INITIALIZE: coordinators.initialize,
             READ: coordinators.read,
             WRITE: coordinators.write,
@@ -105,30 +105,30 @@ class ShareStateClient:
         found = await self.initialize_all(effect)
         done: dict[Uuid, set[int]] = defaultdict(set)
         failed: dict[Uuid, set[int]] = defaultdict(set)
-        for key, asked in found.items():
-            (done if asked.error is None else failed)[key.topic_id].add(key.partition)
+        for key, results in found.items():
+            (done if results.error is None else failed)[key.topic_id].add(key.partition)
         return (
             {topic_id: frozenset(partitions) for topic_id, partitions in done.items()},
             {topic_id: frozenset(partitions) for topic_id, partitions in failed.items()},
         )
 
-    async def initialize_all(self, effect: InitializeShareState) -> dict[ShareKey, Asked]:
+    async def initialize_all(self, effect: InitializeShareState) -> dict[ShareKey, StateResult]:
         """Like `initialize`, but return the result for each share partition."""
         about: dict[ShareKey, Any] = {}
-        for topic_id, partition in _each(effect.offsets):
+        for topic_id, partition in _iter_partitions(effect.offsets):
             await let_others_run()
             about[ShareKey(effect.group_id, topic_id, partition)] = initializing.PartitionData(
                 partition=partition,
                 state_epoch=effect.state_epoch,
                 start_offset=effect.offsets[topic_id][partition],
             )
-        return await self._ask(INITIALIZE, effect.group_id, about)
+        return await self._request(INITIALIZE, effect.group_id, about)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ReadState:
         """Return the stored state of a share partition. The leader's epoch fences earlier leaders.
         Raises KafkaError."""
-        asked = reading.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
-        answer = await self._ask_one(READ, key, asked)
+        results = reading.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
+        answer = await self._request_one(READ, key, results)
         return ReadState(
             answer.state_epoch,
             answer.start_offset,
@@ -140,7 +140,7 @@ class ShareStateClient:
 
     async def write(self, key: ShareKey, leader_epoch: int, write: StateWrite) -> None:
         """Store a change of a share partition's state. Raises KafkaError."""
-        asked = writing.PartitionData(
+        results = writing.PartitionData(
             partition=key.partition,
             state_epoch=write.state_epoch,
             leader_epoch=leader_epoch,
@@ -148,70 +148,70 @@ class ShareStateClient:
             delivery_complete_count=write.delivery_complete_count,
             state_batches=[writing.StateBatch(**batch._asdict()) for batch in write.batches],
         )
-        await self._ask_one(WRITE, key, asked)
+        await self._request_one(WRITE, key, results)
 
-    async def delete(self, group_id: str, partitions: Partitions) -> dict[ShareKey, Asked]:
+    async def delete(self, group_id: str, partitions: Partitions) -> dict[ShareKey, StateResult]:
         """Delete the state of share partitions."""
         about: dict[ShareKey, Any] = {}
-        for topic_id, partition in _each(partitions):
+        for topic_id, partition in _iter_partitions(partitions):
             await let_others_run()
-            asked = deleting.PartitionData(partition=partition)
-            about[ShareKey(group_id, topic_id, partition)] = asked
-        return await self._ask(DELETE, group_id, about)
+            results = deleting.PartitionData(partition=partition)
+            about[ShareKey(group_id, topic_id, partition)] = results
+        return await self._request(DELETE, group_id, about)
 
     async def summaries(
         self, group_id: str, partitions: Partitions
     ) -> dict[ShareKey, StateSummary | KafkaError]:
         """Return the progress of delivery in share partitions."""
         about: dict[ShareKey, Any] = {}
-        for topic_id, partition in _each(partitions):
+        for topic_id, partition in _iter_partitions(partitions):
             await let_others_run()
-            asked = summarizing.PartitionData(partition=partition, leader_epoch=NO_EPOCH)
-            about[ShareKey(group_id, topic_id, partition)] = asked
-        found = await self._ask(READ_SUMMARY, group_id, about)
+            results = summarizing.PartitionData(partition=partition, leader_epoch=NO_EPOCH)
+            about[ShareKey(group_id, topic_id, partition)] = results
+        found = await self._request(READ_SUMMARY, group_id, about)
         return {
             key: StateSummary(
-                asked.answer.state_epoch,
-                asked.answer.leader_epoch,
-                asked.answer.start_offset,
-                asked.answer.delivery_complete_count,
+                results.answer.state_epoch,
+                results.answer.leader_epoch,
+                results.answer.start_offset,
+                results.answer.delivery_complete_count,
             )
-            if asked.error is None
-            else asked.error
-            for key, asked in found.items()
+            if results.error is None
+            else results.error
+            for key, results in found.items()
         }
 
     # --- finding coordinators ---
 
-    async def _ask_one(self, kind: StateRequest, key: ShareKey, asked: Any) -> Any:
+    async def _request_one(self, kind: StateRequest, key: ShareKey, results: Any) -> Any:
         """Return the coordinator's result for one share partition. Raises KafkaError."""
-        found = (await self._ask(kind, key.group_id, {key: asked}))[key]
+        found = (await self._request(kind, key.group_id, {key: results}))[key]
         if found.error is not None:
             raise without_frames(found.error)
         return found.answer
 
-    async def _ask(
+    async def _request(
         self, kind: StateRequest, group_id: str, about: Mapping[ShareKey, Any]
-    ) -> dict[ShareKey, Asked]:
+    ) -> dict[ShareKey, StateResult]:
         """Send requests to the coordinators of all share partitions in `about`, and repeat those
         whose coordinator was missing."""
-        found: dict[ShareKey, Asked] = {}
+        found: dict[ShareKey, StateResult] = {}
         left: Mapping[ShareKey, Any] = about
         pause_s = PAUSE_S_MIN
-        deadline = trio.current_time() + PATIENCE_S
+        deadline = trio.current_time() + TIMEOUT_S
         while left:
             if self._coordinators.topic not in self._state.image.topics:
                 await self._coordinators.create_topic()
             by_node: dict[int | None, dict[ShareKey, Any]] = defaultdict(dict)
-            for key, asked in left.items():
+            for key, results in left.items():
                 await let_others_run()
-                by_node[self._coordinator_of(key)][key] = asked
-            for node, asked in by_node.items():
-                found.update(await self._ask_node(node, kind, group_id, asked))
+                by_node[self._coordinator_of(key)][key] = results
+            for node, results in by_node.items():
+                found.update(await self._request_from(node, kind, group_id, results))
             left = {
-                key: asked
-                for key, asked in left.items()
-                if (error := found[key].error) is not None and error.code in AGAIN
+                key: results
+                for key, results in left.items()
+                if (error := found[key].error) is not None and error.code in RETRIABLE
             }
             if left:
                 if trio.current_time() + pause_s >= deadline:
@@ -231,18 +231,18 @@ class ShareStateClient:
         led = self._state.leader_of(self._coordinators.topic, number)
         return None if led is None or led[0] < 0 else led[0]
 
-    async def _ask_node(
+    async def _request_from(
         self, node: int | None, kind: StateRequest, group_id: str, about: Mapping[ShareKey, Any]
-    ) -> dict[ShareKey, Asked]:
-        found = dict.fromkeys(about, Asked(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+    ) -> dict[ShareKey, StateResult]:
+        found = dict.fromkeys(about, StateResult(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         if node is None:
             return found
-        request = await kind.ask(group_id, about)
+        request = await kind.build_request(group_id, about)
         try:
             if node == self._state.node_id:
-                response = await self._here[kind](request)
+                response = await self._local_coordinators[kind](request)
             else:
-                response = await self._links.ask(node, request, timeout_ms=TIMEOUT_MS)
+                response = await self._links.request(node, request, timeout_ms=TIMEOUT_MS)
         except (PeerLost, KafkaError):
             return found
         answers = ((topic.topic_id, one) for topic in response.results for one in topic.partitions)
@@ -253,11 +253,11 @@ class ShareStateClient:
                 error = None
                 if answer.error_code:
                     error = KafkaError(answer.error_code, answer.error_message or "")
-                found[key] = Asked(error, answer if error is None else None)
+                found[key] = StateResult(error, answer if error is None else None)
         return found
 
 
-def _each(partitions: Mapping[Uuid, Iterable[int]]) -> Iterator[tuple[Uuid, int]]:
+def _iter_partitions(partitions: Mapping[Uuid, Iterable[int]]) -> Iterator[tuple[Uuid, int]]:
     """Yield (topic id, partition) of each share partition, in order within a topic."""
     for topic_id, of_topic in partitions.items():
         for partition in sorted(of_topic):

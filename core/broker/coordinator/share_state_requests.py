@@ -34,7 +34,7 @@ class StateRequest(NamedTuple):
     topic_result: Callable[..., Any]
     partition_result: Callable[..., Any]
 
-    async def ask(self, group_id: str, about: Mapping[ShareKey, Any]) -> Any:
+    async def build_request(self, group_id: str, about: Mapping[ShareKey, Any]) -> Any:
         """Return the request about these share partitions, with the fields for each."""
         topics: dict[Uuid, list[Any]] = defaultdict(list)
         for key, asked in about.items():
@@ -46,7 +46,7 @@ class StateRequest(NamedTuple):
         ]
         return self.request(group_id=group_id, topics=named)
 
-    async def answer(
+    async def build_response(
         self, request: Any, answer_one: Callable[[ShareKey, Any], Awaitable[Fields]]
     ) -> Any:
         """Return the response to a request, with the results of `answer_one` for one share
@@ -64,7 +64,7 @@ class StateRequest(NamedTuple):
                 results.append(self.topic_result(topic_id=topic.topic_id, partitions=partitions))
         return self.response(results=results)
 
-    def refuse(self, request: Any, error: KafkaError, version: int) -> Any:
+    def error_response(self, request: Any, error: KafkaError, version: int) -> Any:
         """Return the response with the same error for every share partition."""
         return self.response(
             results=[

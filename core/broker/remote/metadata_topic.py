@@ -221,7 +221,7 @@ class RemoteLogMetadataTopic:
             max_bytes=READ_BYTES,
             topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=[asked])],
         )
-        answer = await tail.links.ask(leader, request, timeout_ms=TIMEOUT_MS)
+        answer = await tail.links.request(leader, request, timeout_ms=TIMEOUT_MS)
         _check(answer.error_code)
         for found in (one for topic in answer.responses for one in topic.partitions):
             _check(found.error_code)
@@ -316,7 +316,7 @@ class RemoteLogMetadataTopic:
                 TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])
             ],
         )
-        answer = await self._links.ask(leader, request, timeout_ms=2 * TIMEOUT_MS)
+        answer = await self._links.request(leader, request, timeout_ms=2 * TIMEOUT_MS)
         for found in (one for topic in answer.responses for one in topic.partition_responses):
             _check(found.error_code)
             return found.base_offset
@@ -334,7 +334,7 @@ class RemoteLogMetadataTopic:
             replica_id=-1,
             topics=[ListOffsetsTopic(name=REMOTE_METADATA_TOPIC, partitions=[asked])],
         )
-        answer = await self._links.ask(self._leader_of(number), request, timeout_ms=TIMEOUT_MS)
+        answer = await self._links.request(self._leader_of(number), request, timeout_ms=TIMEOUT_MS)
         for found in (one for topic in answer.topics for one in topic.partitions):
             _check(found.error_code)
             return found.offset

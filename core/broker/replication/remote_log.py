@@ -48,7 +48,7 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 
-class RemoteFound(NamedTuple):
+class RemoteReadResult(NamedTuple):
     """Records from remote storage."""
 
     records: Slice
@@ -258,7 +258,9 @@ class RemoteLog:
             )
         return found
 
-    async def fetch(self, log: Log, offset: int, bytes_max: int, committed: bool) -> RemoteFound:
+    async def fetch(
+        self, log: Log, offset: int, bytes_max: int, committed: bool
+    ) -> RemoteReadResult:
         """Return the batches from the one that contains `offset` on, at most `bytes_max` bytes, the
         first one whole. Raises KafkaError: the errors of `range_at`, KAFKA_STORAGE_ERROR,
         CORRUPT_MESSAGE."""
@@ -273,9 +275,9 @@ class RemoteLog:
                 at = end
                 continue
             if not committed:
-                return RemoteFound(fetched.slice, None)
-            return RemoteFound(fetched.slice, await self._aborted(log, at, offset, beyond))
-        return RemoteFound(EMPTY, [] if committed else None)
+                return RemoteReadResult(fetched.slice, None)
+            return RemoteReadResult(fetched.slice, await self._aborted(log, at, offset, beyond))
+        return RemoteReadResult(EMPTY, [] if committed else None)
 
     async def _aborted(self, log: Log, at: int, offset: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions with records in [offset, end), which were found in the

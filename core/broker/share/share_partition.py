@@ -44,7 +44,7 @@ LOCKS: Final = "locks"
 """The key of the timer of a share partition's locks."""
 
 _FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
-_ELSEWHERE: Final = frozenset(
+_NOT_AVAILABLE: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -276,7 +276,7 @@ class SharePartition:
             )
         except KafkaError as e:
             error = _error_for_member(e)
-            if e.code not in _ELSEWHERE:
+            if e.code not in _NOT_AVAILABLE:
                 # There is a newer leader, or the state was deleted: the records in flight here no
                 # longer count.
                 self.drop(error)
@@ -309,7 +309,7 @@ def _error_for_member(error: KafkaError) -> KafkaError:
     """Return the error that a member gets for a share coordinator's `error`, as in Kafka."""
     if error.code in _FENCED:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if error.code in _ELSEWHERE:
+    if error.code in _NOT_AVAILABLE:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         return error

@@ -32,7 +32,7 @@ from pk.core.values import TopicIdPartition
 
 READ_COMMITTED: Final = "read_committed"
 
-_GONE: Final = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NOT_LEADER: Final = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 class SharePartitions:
@@ -66,7 +66,7 @@ class SharePartitions:
         error for a partition that this broker does not lead, or leads no longer because it is
         stopping."""
         if self._closed:
-            raise without_frames(_GONE)
+            raise without_frames(_NOT_LEADER)
         partition = self._partition(tp)
         key = ShareKey(group_id, *tp)
         known = self._partitions.get(key)
@@ -74,7 +74,7 @@ class SharePartitions:
             if known.leader_epoch == partition.leader_epoch:
                 known.keep()
                 return known
-            known.drop(_GONE)
+            known.drop(_NOT_LEADER)
         if not self._ticking:
             self._ticking = True
             self.start_soon(self.timers.run, _expire)
@@ -135,13 +135,13 @@ class SharePartitions:
         """End a member's session, if it has one, and release its records."""
         session = self.sessions.end(key)
         if session is not None:
-            self._ended([session])
+            self._release_sessions([session])
 
     def disconnected(self, connection_id: int) -> None:
         """End the sessions that were opened on a closed connection."""
-        self._ended(self.sessions.disconnected(str(connection_id)))
+        self._release_sessions(self.sessions.disconnected(str(connection_id)))
 
-    def _ended(self, sessions: Sequence[ShareSession]) -> None:
+    def _release_sessions(self, sessions: Sequence[ShareSession]) -> None:
         for session in sessions:
             group_id, member_id = session.key
             for share_partition in [
@@ -175,7 +175,7 @@ class SharePartitions:
                 and change.topic.topic_id == key.topic_id
                 and not (partition.leads and partition.leader_epoch == share_partition.leader_epoch)
             ):
-                share_partition.drop(_GONE)
+                share_partition.drop(_NOT_LEADER)
 
     def close(self) -> None:
         """Stop: requests that wait for a share partition, and all later ones, get an error and go
@@ -183,7 +183,7 @@ class SharePartitions:
         make records available that a member holds."""
         self._closed = True
         for share_partition in list(self._partitions.values()):
-            share_partition.drop(_GONE)
+            share_partition.drop(_NOT_LEADER)
 
 
 def _broker_settings(config: BrokerConfig) -> SharePartitionSettings:

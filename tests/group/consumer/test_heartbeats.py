@@ -15,7 +15,7 @@ from pk.core.values import Uuid
 from pk.core.wire.messages.consumer_group_heartbeat import TopicPartitions
 
 
-def all_of(*members: Member) -> list[tuple[str, int]]:
+def gather_replies(*members: Member) -> list[tuple[str, int]]:
     return sorted(p for m in members for p in m.partitions)
 
 
@@ -41,7 +41,7 @@ class TestJoining:
         assert a.epoch == 3
         b.beat()
         assert len(b.partitions) == 3
-        assert all_of(a, b) == [("t", p) for p in range(6)]
+        assert gather_replies(a, b) == [("t", p) for p in range(6)]
         assert world.described().group_state == "Stable"
 
     def test_an_old_client_is_given_its_id(self) -> None:
