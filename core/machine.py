@@ -13,7 +13,7 @@ A machine has two kinds of state.
 - *Soft* state may be lost with the coordinator: which members wait for a rebalance, when a session
   expires, which partitions still lack a marker, the image of the cluster. Decisions change it
   directly. After a load, `loaded` creates it again. A decision whose append is refused may leave
-  it wrong: such a decision carries a function that reverts it (`take_back`). A decision that ends
+  it wrong: such a decision carries a function that reverts it (`revert`). A decision that ends
   with an error reverts its own changes.
 
 A request that must wait is answered later by *token*: its Decision has `reply=None`, and a later
@@ -59,7 +59,7 @@ class Decision(Struct, Generic[Record, Reply]):
     """Timers to set: (key, time in ms of the machine's clock, or None to cancel). A key has at most
     one timer."""
 
-    take_back: Callable[[], None] | None = None
+    revert: Callable[[], None] | None = None
     """A function that is called if the append is refused. It undoes the decision's changes to soft
     state, and the timers above are not set. If it is None, nothing is undone, and they are set."""
 

@@ -24,13 +24,13 @@ from pk.core.auth.sasl_config import (
 )
 from pk.core.auth.scram import (
     ITERATIONS_MIN,
+    CredentialParameters,
     Mechanism,
     ScramCredential,
     ScramServer,
-    Shape,
     TokenLogin,
-    stranger,
-    usual_shape,
+    unknown_user_credential,
+    usual_parameters,
 )
 from pk.core.broker.broker import Broker
 from pk.core.config import ConfigError
@@ -47,7 +47,7 @@ class ScramUsers:
         self._broker = broker
         self._secret = secrets.token_bytes(32)
         self._shaped: object = None
-        self._shapes: dict[Mechanism, Shape] = {}
+        self._shapes: dict[Mechanism, CredentialParameters] = {}
 
     def find(self, user: str, mechanism: Mechanism) -> ScramCredential | None:
         """Return the credential of a user; None if there is none."""
@@ -57,11 +57,11 @@ class ScramUsers:
         """Return the login of a delegation token; None if there is none, or if it has expired."""
         secret = self._broker.config.delegation_token_secret_key
         token = self._broker.image.tokens.get(token_id)
-        if not secret or token is None or token.is_over(self._broker.clock.now_ms()):
+        if not secret or token is None or token.is_expired(self._broker.clock.now_ms()):
             return None
         return token_secret(secret).login(token, mechanism)
 
-    def shape(self, mechanism: Mechanism) -> Shape:
+    def shape(self, mechanism: Mechanism) -> CredentialParameters:
         """Return the shape of most credentials. It is computed again after users have changed."""
         scram = self._broker.image.scram
         if self._shaped is not scram:
@@ -69,7 +69,7 @@ class ScramUsers:
         shape = self._shapes.get(mechanism)
         if shape is None:
             known = (credential for (_, one), credential in scram.items() if one == mechanism)
-            shape = self._shapes[mechanism] = usual_shape(known)
+            shape = self._shapes[mechanism] = usual_parameters(known)
         return shape
 
     @property
@@ -118,7 +118,9 @@ class ListenerMechanisms:
             return self._users.find(user, mechanism) or _of_login(login, mechanism, user)
 
         def instead(user: str) -> ScramCredential:
-            return stranger(mechanism, user, self._users.secret, self._users.shape(mechanism))
+            return unknown_user_credential(
+                mechanism, user, self._users.secret, self._users.shape(mechanism)
+            )
 
         def find_token(token_id: str) -> TokenLogin | None:
             return self._users.find_token(token_id, mechanism)

@@ -135,7 +135,7 @@ def security_of(config: BrokerConfig, listener: str, protocol: str, mechanism: s
     found: Security = {"security_protocol": protocol}
     if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
         found["sasl_mechanism"] = mechanism
-        found["sasl_jaas_config"] = config.given(
+        found["sasl_jaas_config"] = config.explicit(
             listener_key(listener, "sasl.jaas.config", mechanism)
         )
         if mechanism == OAUTHBEARER:

@@ -158,7 +158,7 @@ class Acls(Struct, frozen=True):
     def __contains__(self, rule: object) -> bool:
         return rule in self.rules
 
-    def about(self, resource_type: int, name: str) -> Iterator[tuple[str, int, Entries]]:
+    def matching(self, resource_type: int, name: str) -> Iterator[tuple[str, int, Entries]]:
         """Yield the rules whose pattern matches a resource, as (name of the pattern, its type, the
         rules by principal). Exact matches come first, then prefixes, the longest first, then the
         wildcard."""

@@ -113,7 +113,7 @@ class Authorizer(Struct, frozen=True, eq=False):
         allowing: AclBinding | None = None
         has_rules = False
         principals, hosts = (principal, WILDCARD_PRINCIPAL), _hosts(host)
-        for pattern, pattern_type, entries in self.acls.about(resource_type, name):
+        for pattern, pattern_type, entries in self.acls.matching(resource_type, name):
             has_rules = True
             for who in principals:
                 for of_rule, permission, where in entries.get(who, ()):

@@ -38,7 +38,7 @@ class DelegationToken(Struct, frozen=True):
     max_ms: int
     """When the token expires even if it is renewed."""
 
-    def is_over(self, now_ms: int) -> bool:
+    def is_expired(self, now_ms: int) -> bool:
         """Whether the token has expired."""
         return self.expiry_ms < now_ms or self.max_ms < now_ms
 

@@ -27,7 +27,7 @@ FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _OCTAL: Final = "01234567"
 _DIGITS: Final = "0123456789.-"
-_ALSO_IN_WORDS: Final = "_$-"
+_WORD_PUNCTUATION: Final = "_$-"
 _NUMBER: Final = re.compile(r"-?(?=[0-9.])[0-9]*\.?[0-9]*")
 
 
@@ -129,7 +129,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _is_alpha(char: str) -> bool:
-    return (char.isascii() and char.isalpha()) or char in _ALSO_IN_WORDS or char >= "\xa0"
+    return (char.isascii() and char.isalpha()) or char in _WORD_PUNCTUATION or char >= "\xa0"
 
 
 def _after_comment(text: str, position: int) -> int:

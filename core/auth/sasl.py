@@ -21,10 +21,11 @@ class AuthenticationFailed(SaslError):
     """The exchange has failed, and the peer may see the text. It does not reveal whether the user
     or the password is wrong."""
 
-    def __init__(self, said: str, why: str | None = None) -> None:
-        """Create the error. `said` is for the peer; `why` is for the log, and has more detail."""
-        super().__init__(said)
-        self.why = why or said
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        """Create the error. `message` is for the peer; `reason` is for the log, and has more
+        detail."""
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class ServerExchange(Protocol):

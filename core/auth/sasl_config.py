@@ -46,7 +46,7 @@ def login_of(config: BrokerConfig, listener: str, mechanism: str) -> Login | Non
     """Return the login of a listener and a mechanism, or None. Raises ConfigError, without
     secrets."""
     name = listener_key(listener, JAAS, mechanism)
-    text = config.given(name)
+    text = config.explicit(name)
     if text is None:
         return None
     try:

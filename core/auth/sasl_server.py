@@ -159,7 +159,7 @@ class SaslServer(Struct):
         try:
             answer = self._step(bytes(frame))
         except SaslError as e:
-            raise Refused(_why(e), credentials_failed=True) from e
+            raise Refused(_reason(e), credentials_failed=True) from e
         if not answer and self.session is not None and self._mechanism == GSSAPI:
             return []  # Java's server sends no final message in this case.
         return [len(answer).to_bytes(4, "big") + answer]
@@ -177,10 +177,11 @@ class SaslServer(Struct):
             answer = self._step(request.auth_bytes)
         except SaslError as e:
             response = SaslAuthenticateResponse(
-                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=self._words(e)
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+                error_message=self._failure_message(e),
             )
             raise Refused(
-                f"{_why(e)} (SASL mechanism {self._mechanism})",
+                f"{_reason(e)} (SASL mechanism {self._mechanism})",
                 _framed(response, head),
                 credentials_failed=True,
             ) from e
@@ -221,7 +222,7 @@ class SaslServer(Struct):
         self.session = Session(principal, self._mechanism, lifetime_ms)
         self._phase = _Phase.COMPLETE
 
-    def _words(self, error: SaslError) -> str:
+    def _failure_message(self, error: SaslError) -> str:
         if isinstance(error, AuthenticationFailed):
             return str(error)
         again = "authentication" if self.before is None else "re-authentication"
@@ -231,9 +232,9 @@ class SaslServer(Struct):
         )
 
 
-def _why(error: SaslError) -> str:
+def _reason(error: SaslError) -> str:
     """Return the reason for a failed exchange, for the log."""
-    return error.why if isinstance(error, AuthenticationFailed) else str(error)
+    return error.reason if isinstance(error, AuthenticationFailed) else str(error)
 
 
 def _framed(response: SaslAuthenticateResponse, head: RequestHead) -> list[Part]:

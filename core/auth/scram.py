@@ -6,8 +6,8 @@ iterations and the rest of the nonce. Then the client sends a proof that require
 the server one that requires the keys.
 
 A server must not reveal which users exist: an unknown name gets a salt too, always the same one
-(`stranger`), and fails at the same step as a wrong password. As in Kafka, names and passwords are
-not prepared by SASLprep, and there is no channel binding.
+(`unknown_user_credential`), and fails at the same step as a wrong password. As in Kafka, names and
+passwords are not prepared by SASLprep, and there is no channel binding.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ScramCredential(Struct, frozen=True):
         return cls.of_salted_password(mechanism, salted, salt, iterations)
 
 
-class Shape(NamedTuple):
+class CredentialParameters(NamedTuple):
     """The properties of a credential that any client can see, apart from the salt itself."""
 
     iterations: int
@@ -126,16 +126,19 @@ class Shape(NamedTuple):
     """Whether the salt consists of letters and digits, as Kafka's own clients create it."""
 
 
-def usual_shape(known: Iterable[ScramCredential]) -> Shape:
+def usual_parameters(known: Iterable[ScramCredential]) -> CredentialParameters:
     """Return the shape that most of the credentials have."""
     shapes = Counter(
-        Shape(c.iterations, len(c.salt), _BASE36.fullmatch(c.salt) is not None) for c in known
+        CredentialParameters(c.iterations, len(c.salt), _BASE36.fullmatch(c.salt) is not None)
+        for c in known
     )
     usual = shapes.most_common(1)
-    return usual[0][0] if usual else Shape(ITERATIONS_MIN, SALT_BYTES, False)
+    return usual[0][0] if usual else CredentialParameters(ITERATIONS_MIN, SALT_BYTES, False)
 
 
-def stranger(mechanism: Mechanism, name: str, secret: bytes, shape: Shape) -> ScramCredential:
+def unknown_user_credential(
+    mechanism: Mechanism, name: str, secret: bytes, shape: CredentialParameters
+) -> ScramCredential:
     """Return the fake credential of an unknown user. No password matches it, and it looks like real
     ones.
 
@@ -166,16 +169,16 @@ class ScramServer:
         self,
         mechanism: Mechanism,
         find: Callable[[str], ScramCredential | None],
-        instead: Callable[[str], ScramCredential],
+        unknown_user: Callable[[str], ScramCredential],
         nonce: str,
         find_token: Callable[[str], TokenLogin | None],
     ) -> None:
         """Begin an exchange. `find` returns the credentials of users, `find_token` those of
-        delegation tokens by id, and `instead` those of unknown users. `nonce` is random and
+        delegation tokens by id, and `unknown_user` those of unknown users. `nonce` is random and
         printable, without a comma."""
         self._mechanism = mechanism
         self._find = find
-        self._instead = instead
+        self._unknown_user = unknown_user
         self._nonce = nonce
         self._find_token = find_token
         self._owner = ""
@@ -183,7 +186,7 @@ class ScramServer:
         self._known = False
         self._credential: ScramCredential | None = None
         self._gs2 = b""
-        self._so_far = b""
+        self._auth_message = b""
         self.user: str | None = None
         self.expires_ms: int | None = None
         self.by_token = False
@@ -209,12 +212,12 @@ class ScramServer:
             )
         found = self._found("tokenauth=true" in extensions.lower().split(","))
         self._known = found is not None
-        self._credential = found or self._instead(self._name)
+        self._credential = found or self._unknown_user(self._name)
         self._nonce = client_nonce + self._nonce
         self._gs2 = gs2.encode()
         salt = b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
-        self._so_far = f"{bare},{answer}".encode()
+        self._auth_message = f"{bare},{answer}".encode()
         return answer.encode()
 
     def _found(self, by_token: bool) -> ScramCredential | None:
@@ -238,7 +241,7 @@ class ScramServer:
             raise SaslError("Invalid client nonce in the final client message.")
         if _bytes(binding) != self._gs2:
             raise SaslError("the client bound the exchange to another channel")
-        text = self._so_far + b"," + without_proof.encode()
+        text = self._auth_message + b"," + without_proof.encode()
         signature = self._mechanism.hmac(credential.stored_key, text)
         client_key = _xor(_bytes(proof), signature)
         fits = hmac.compare_digest(self._mechanism.hash(client_key), credential.stored_key)

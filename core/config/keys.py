@@ -153,7 +153,7 @@ class _Bounds(Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     also: float | None = None
-    words: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     fold: bool = False
     nonempty: bool = False
     nonzero: bool = False
@@ -167,8 +167,8 @@ class _Bounds(Struct, frozen=True):
             if not inside and value != self.also:
                 _check_requirement(key)
                 raise key.invalid(value_text(value), f"Value must be {self._wanted(value)}")
-        elif self.words:
-            self._check_words(key, value)
+        elif self.choices:
+            self._check_choices(key, value)
         elif self.nonempty and not value:
             raise ConfigError(f"{key.name} must not be empty")
         elif self.nonzero and value == 0:
@@ -185,12 +185,12 @@ class _Bounds(Struct, frozen=True):
             return f"at least {low}"
         return f"no more than {high}"
 
-    def _check_words(self, key: Key, value: Value) -> None:
+    def _check_choices(self, key: Key, value: Value) -> None:
         for word in value if isinstance(value, tuple) else (value,):
             seen = word.lower() if self.fold and isinstance(word, str) else word
-            if seen not in self.words:
+            if seen not in self.choices:
                 any_case = " (case insensitive)" if self.fold else ""
-                choice = f"String must be one of{any_case}: {', '.join(self.words)}"
+                choice = f"String must be one of{any_case}: {', '.join(self.choices)}"
                 raise key.invalid("null" if word is None else str(word), choice)
 
 
@@ -217,8 +217,8 @@ def _parse_bounds(text: str) -> _Bounds:
             also=float(also) if also else None,
         )
     fold = text.startswith("~")
-    words = text.lstrip("~*").split(",")
-    return _Bounds(words=tuple(w.lower() if fold else w for w in words), fold=fold)
+    choices = text.lstrip("~*").split(",")
+    return _Bounds(choices=tuple(w.lower() if fold else w for w in choices), fold=fold)
 
 
 def value_text(value: Value) -> str:

@@ -50,7 +50,7 @@ class Keys(Protocol):
     """The parts of a `BrokerConfig` used here; that class is in a higher layer."""
 
     def __getitem__(self, name: str, /) -> Value: ...
-    def given(self, name: str) -> str | None: ...
+    def explicit(self, name: str) -> str | None: ...
 
 
 def listener_key(listener: str, key: str, mechanism: str = "") -> str:
@@ -66,7 +66,7 @@ def own_value(config: Keys, listener: str, key: str, mechanism: str = "") -> Val
     names = [listener_key(listener, key)]
     if mechanism:
         names.insert(0, listener_key(listener, key, mechanism))
-    return next((config[name] for name in names if config.given(name) is not None), None)
+    return next((config[name] for name in names if config.explicit(name) is not None), None)
 
 
 def listener_value(config: Keys, listener: str, key: str, mechanism: str = "") -> Value:

@@ -24,7 +24,7 @@ class ListenerConfig(Protocol):
     """The parts of a `BrokerConfig` used here; that class is in a higher layer."""
 
     def __getitem__(self, name: str, /) -> Any: ...
-    def given(self, name: str) -> str | None: ...
+    def explicit(self, name: str) -> str | None: ...
     @property
     def listeners(self) -> tuple[Listener, ...]: ...
     @property
@@ -100,7 +100,7 @@ def _protocols(config: ListenerConfig) -> dict[str, str]:
         if not colon or protocol.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
             raise ConfigError(f"{MAP_KEY}: {pair!r} is not NAME:PROTOCOL")
         protocols[name.upper()] = protocol.upper()
-    if config.given(MAP_KEY) is None:
+    if config.explicit(MAP_KEY) is None:
         _map_controllers(config, protocols)
     return protocols
 

@@ -29,7 +29,7 @@ _SECURITY: Final = (
 )
 """Prefixes of names that promise security."""
 _SEPARATOR: Final = re.compile("[_-]")
-_SLIPS_MAX: Final = 2
+_EDITS_MAX: Final = 2
 _SHORT: Final = 8
 """The minimum length of a name that may have two typos."""
 
@@ -63,7 +63,7 @@ def unknown_keys(names: Iterable[str]) -> list[str]:
 def keys_without_reader(config: ListenerNames) -> list[str]:
     """Return the keys in the broker's file that pk does not read, including those of missing
     listeners."""
-    stray = (name for name, _ in _of_no_listener(config, _listeners(config)))
+    stray = (name for name, _ in _of_unknown_listeners(config, _listeners(config)))
     return sorted((*unknown_keys(config.static), *stray))
 
 
@@ -83,7 +83,7 @@ def check_unknown_keys(config: ListenerNames) -> None:
         elif _promises(name) and not config.pk_security_ignore:
             refused[name] = "pk does not read it, so it would protect nothing"
     known = _listeners(config)
-    for name, listener in _of_no_listener(config, known):
+    for name, listener in _of_unknown_listeners(config, known):
         near = _nearest(listener, known)
         if near is not None:
             rest = name[len(f"{LISTENER_PREFIX}{listener}") :]
@@ -133,7 +133,9 @@ def _listeners(config: ListenerNames) -> frozenset[str]:
     )
 
 
-def _of_no_listener(config: ListenerNames, known: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _of_unknown_listeners(
+    config: ListenerNames, known: frozenset[str]
+) -> Iterator[tuple[str, str]]:
     """Yield the keys of listeners that do not exist, with the listeners' names."""
     for name in sorted(config.static):
         parts = of_listener(name)
@@ -142,20 +144,20 @@ def _of_no_listener(config: ListenerNames, known: frozenset[str]) -> Iterator[tu
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
-    bound = _SLIPS_MAX if len(name) >= _SHORT else 1
+    bound = _EDITS_MAX if len(name) >= _SHORT else 1
     plain = _SEPARATOR.sub(".", name.lower())
     found: tuple[int, str] | None = None
     for one in sorted(known):
         if plain == _SEPARATOR.sub(".", one):
             return one
         if abs(len(name) - len(one)) <= bound and len(one) > bound:
-            slips = _slips(name, one)
+            slips = _edit_distance(name, one)
             if slips <= bound and (found is None or slips < found[0]):
                 found = slips, one
     return None if found is None else found[1]
 
 
-def _slips(one: str, other: str) -> int:
+def _edit_distance(one: str, other: str) -> int:
     """Return how many letters were changed, omitted, added, or swapped with their neighbor."""
     before: list[int] = []
     row = list(range(len(other) + 1))

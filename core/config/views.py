@@ -100,9 +100,9 @@ class BrokerConfig:
         """The values that the cluster stores for all brokers."""
         self.dynamic = dict(dynamic or {})
         """The values that the cluster stores for this broker."""
-        self._given = {**self.static, **self.dynamic_default, **self.dynamic}
+        self._explicit = {**self.static, **self.dynamic_default, **self.dynamic}
         self._values: dict[str, Value] = {}
-        for name, text in self._given.items():
+        for name, text in self._explicit.items():
             self._values[name] = any_broker_key(name).parse(text)
         self.max_connections_per_ip_overrides = _per_ip(self)
         """The maximum number of connections of each address, if it differs from
@@ -133,9 +133,9 @@ class BrokerConfig:
         value = self._values[name] = broker_key(name).default_value()
         return value
 
-    def given(self, name: str) -> str | None:
+    def explicit(self, name: str) -> str | None:
         """Return the text of the value for `name`, or None if it is the default."""
-        return self._given.get(name)
+        return self._explicit.get(name)
 
     def topic(self, overrides: Mapping[str, str]) -> "TopicConfig":
         """Return the configuration of a topic with its own keys on this broker."""

@@ -46,7 +46,7 @@ class GroupSpec(Struct, frozen=True):
     """The racks of the replicas of each partition. Empty if no member has a rack."""
 
     @property
-    def alike(self) -> bool:
+    def is_homogeneous(self) -> bool:
         """Whether all members are subscribed to the same topics."""
         topics = [member.topics for member in self.members.values()]
         return all(t == topics[0] for t in topics)

@@ -138,7 +138,7 @@ class GroupMachine:
         self.classic.join(join, decision)
         if group.group_id in self.groups:
             decision.records[:0] = group.tombstones()
-            decision.take_back = lambda: self.groups.put(group)
+            decision.revert = lambda: self.groups.put(group)
         else:
             self.groups.put(group)  # The JoinGroup was refused, so the group stays.
 
@@ -278,25 +278,25 @@ class GroupMachine:
         return decision
 
     def commit(
-        self, request: OffsetCommitRequest, version: int, made: CommitRecords, now_ms: int
+        self, request: OffsetCommitRequest, version: int, prepared: CommitRecords, now_ms: int
     ) -> Decision[Record, OffsetCommitResponse]:
         """Decide OffsetCommit 2–10."""
         decision = DecisionBuilder(now_ms=now_ms)
-        self.offsets.commit(request, version, made, decision)
+        self.offsets.commit(request, version, prepared, decision)
         return decision
 
     def commit_in_transaction(
         self,
         request: TxnOffsetCommitRequest,
         topic_ids: Mapping[str, Uuid],
-        made: CommitRecords,
+        prepared: CommitRecords,
         now_ms: int,
     ) -> Decision[Record, TxnOffsetCommitResponse]:
         """Decide TxnOffsetCommit 0–5 for topics and partitions that exist, with the topics' ids by
         name."""
         check = transactional_offsets.check(request, self.groups.get(request.group_id))
         decision = DecisionBuilder(now_ms=now_ms)
-        transactional_offsets.commit(request, topic_ids, check, made, decision)
+        transactional_offsets.commit(request, topic_ids, check, prepared, decision)
         return decision
 
     def fetch(
@@ -307,11 +307,11 @@ class GroupMachine:
         return DecisionBuilder(reply=reply, now_ms=now_ms)
 
     def delete_offsets(
-        self, request: OffsetDeleteRequest, made: CommitRecords, now_ms: int
+        self, request: OffsetDeleteRequest, prepared: CommitRecords, now_ms: int
     ) -> Decision[Record, OffsetDeleteResponse]:
         """Decide OffsetDelete 0."""
         decision = DecisionBuilder(now_ms=now_ms)
-        self.offsets.delete(request, made, decision)
+        self.offsets.delete(request, prepared, decision)
         return decision
 
     def delete_group(self, group_id: str, now_ms: int) -> Decision[Record, DeletableGroupResult]:
@@ -354,7 +354,7 @@ class GroupMachine:
         decision = DecisionBuilder(now_ms=now_ms)
         if gone:
             self.offsets.topics_deleted(gone, decision)
-        self.topics.use(image, brought_topics=bool(delta.topics_created))
+        self.topics.use(image, has_new_topics=bool(delta.topics_created))
         for groups in self._of_type.values():
             groups.follow(image, delta, decision)
         return decision

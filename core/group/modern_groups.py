@@ -121,13 +121,13 @@ class ModernGroups(Generic[G, S]):
         return bool(group.assigned_at_ms) and now_ms < group.assigned_at_ms + interval_ms
 
     def target_records(
-        self, group: G, given: Mapping[str, Any], epoch: int, now_ms: int
+        self, group: G, assignments: Mapping[str, Any], epoch: int, now_ms: int
     ) -> list[Record]:
-        """Return the records that make `given` the target assignment of `epoch`: the members that
-        changed, and the epoch."""
+        """Return the records that make `assignments` the target assignment of `epoch`: the members
+        that changed, and the epoch."""
         changed = [
             self._records.target_member(group.group_id, member_id, assignment)
-            for member_id, assignment in given.items()
+            for member_id, assignment in assignments.items()
             if group.target.get(member_id) != assignment
         ]
         return [*changed, self._records.target_epoch(group.group_id, epoch, now_ms)]
@@ -135,5 +135,5 @@ class ModernGroups(Generic[G, S]):
     def compute(self, group_id: str, decision: DecisionBuilder, effect: Compute) -> None:
         """Run a computation for a group off the loop. There must be no other one for the group."""
         self._computing.add(group_id)
-        decision.take_back = lambda: self._computing.discard(group_id)
+        decision.revert = lambda: self._computing.discard(group_id)
         decision.effects.append(effect)

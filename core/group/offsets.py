@@ -177,23 +177,28 @@ class Offsets:
         self,
         request: OffsetCommitRequest,
         version: int,
-        made: CommitRecords,
+        prepared: CommitRecords,
         decision: DecisionBuilder,
     ) -> None:
         """Decide OffsetCommit for topics and partitions that exist. As in Kafka, its records are
         one batch, and a commit that is larger than a batch may be (`max.message.bytes` of the
-        offsets topic) is refused. `made` are its records and response, made by `commit_records`.
+        offsets topic) is refused. `prepared` are its records and response, created by
+        `commit_records`.
 
         Raises ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
         REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
         check = self._check_commit(request, version, decision)
         if check is not None:
-            for topic in made.reply.topics:
+            for topic in prepared.reply.topics:
                 for partition in topic.partitions:
                     if partition.error_code == ErrorCode.NONE:
                         check(topic.name, topic.topic_id, partition.partition_index)
-        decision.records, decision.framed, decision.reply = made.records, made.framed, made.reply
+        decision.records, decision.framed, decision.reply = (
+            prepared.records,
+            prepared.framed,
+            prepared.reply,
+        )
 
     def _check_commit(
         self, request: OffsetCommitRequest, version: int, decision: DecisionBuilder
@@ -265,10 +270,10 @@ class Offsets:
     # OffsetDelete, DeleteGroups
 
     def delete(
-        self, request: OffsetDeleteRequest, made: CommitRecords, decision: DecisionBuilder
+        self, request: OffsetDeleteRequest, prepared: CommitRecords, decision: DecisionBuilder
     ) -> None:
-        """Decide OffsetDelete (KIP-496). `made` are the tombstones of all partitions that the
-        request names, made by `delete_records`; only those of committed offsets are written.
+        """Decide OffsetDelete (KIP-496). `prepared` are the tombstones of all partitions that the
+        request names, created by `delete_records`; only those of committed offsets are written.
 
         Raises INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
@@ -278,7 +283,7 @@ class Offsets:
         group = self._groups.find(group_id)
         group.check_offset_delete()
         response = OffsetDeleteResponse()
-        tombstones = zip(made.records, made.framed, strict=True)
+        tombstones = zip(prepared.records, prepared.framed, strict=True)
         for topic in request.topics:
             subscribed = group.is_subscribed(topic.name)
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE

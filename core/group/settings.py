@@ -202,13 +202,13 @@ class DecisionBuilder(Decision[Record, Any]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self.give_up()
+            self.abandon()
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Clear the decision, and revert its changes of soft state."""
-        if self.take_back is not None:
-            self.take_back()
-            self.take_back = None
+        if self.revert is not None:
+            self.revert()
+            self.revert = None
         for done in (self.records, self.answers, self.timers, self.effects):
             done.clear()
 

@@ -16,12 +16,12 @@ class Topics:
         """The offset of the newest image that added a topic."""
         self._hashes: dict[str, tuple[TopicImage, int]] = {}
 
-    def use(self, image: MetadataImage, *, brought_topics: bool) -> None:
+    def use(self, image: MetadataImage, *, has_new_topics: bool) -> None:
         """Adopt a new image."""
         self.image = image
-        if brought_topics or self.new_topics_at < 0:
+        if has_new_topics or self.new_topics_at < 0:
             self.new_topics_at = image.offset
-        if brought_topics:
+        if has_new_topics:
             self._hashes = {n: h for n, h in self._hashes.items() if n in image.topics}
 
     def hash_of(self, names: set[str]) -> int:

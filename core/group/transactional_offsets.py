@@ -102,16 +102,20 @@ def commit(
     request: TxnOffsetCommitRequest,
     topic_ids: Mapping[str, Uuid],
     check_partition: CheckPartition | None,
-    made: CommitRecords,
+    prepared: CommitRecords,
     decision: DecisionBuilder,
 ) -> None:
     """Decide to store the offsets of the request as pending, under the transaction's producer id.
-    `made` are its records and response, made by `commit_records`."""
+    `prepared` are its records and response, created by `commit_records`."""
     decision.producer_id, decision.producer_epoch = request.producer_id, request.producer_epoch
     if check_partition is not None:
-        for topic in made.reply.topics:
+        for topic in prepared.reply.topics:
             topic_id = topic_ids.get(topic.name, ZERO_UUID)
             for partition in topic.partitions:
                 if partition.error_code == ErrorCode.NONE:
                     check_partition(topic.name, topic_id, partition.partition_index)
-    decision.records, decision.framed, decision.reply = made.records, made.framed, made.reply
+    decision.records, decision.framed, decision.reply = (
+        prepared.records,
+        prepared.framed,
+        prepared.reply,
+    )

@@ -141,7 +141,7 @@ def expire(
 
 def remove_expired(image: MetadataImage, now_ms: int) -> Decision[Event, int]:
     """Remove expired tokens. The reply is the number of them."""
-    over = [token.token_id for token in image.tokens.values() if token.is_over(now_ms)]
+    over = [token.token_id for token in image.tokens.values() if token.is_expired(now_ms)]
     return Decision(reply=len(over), records=[DelegationTokenRemoved(one) for one in over])
 
 
@@ -156,7 +156,7 @@ def _checked(
     token = secret.find(image.tokens, hmac) if secret is not None else None
     if token is None:
         return ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-    if token.is_over(now_ms):
+    if token.is_expired(now_ms):
         return ErrorCode.DELEGATION_TOKEN_EXPIRED
     if not token.belongs_to(asker):
         return ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH

@@ -127,7 +127,7 @@ def describe_broker(config: BrokerConfig) -> dict[str, Described]:
     described: dict[str, Described] = {}
     for name in names:
         key = _key_as_named(name)
-        text = config.given(name)
+        text = config.explicit(name)
         value = key.text(key.default_value() if text is None else _parsed(key, text))
         synonyms = _broker_synonyms(name, config)
         described[name] = _described(key, value, synonyms, _is_read_only(name, key))

@@ -152,7 +152,7 @@ class TransactionMachine:
         known = self.transactions.get(request.transactional_id or "")
         if known is None:
             return self._first_epoch(request, fresh_id, now_ms)
-        if expected is not None and not _may_be(expected, known):
+        if expected is not None and not _may_be_same_producer(expected, known):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if known.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -171,7 +171,7 @@ class TransactionMachine:
         """Give an unknown transactional id a new producer id with epoch 0."""
         if fresh_id is None:
             return Decision(reply=NEEDS_PRODUCER_ID)
-        return self._given(
+        return self._producer_reply(
             Transaction(
                 request.transactional_id or "",
                 fresh_id,
@@ -207,7 +207,7 @@ class TransactionMachine:
         if exhausted:
             if fresh_id is None:
                 return Decision(reply=NEEDS_PRODUCER_ID)
-            return self._given(
+            return self._producer_reply(
                 known.moved(
                     State.EMPTY,
                     now_ms,
@@ -226,11 +226,11 @@ class TransactionMachine:
             epoch, last_epoch = known.epoch, known.last_epoch
         else:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
-        return self._given(
+        return self._producer_reply(
             known.moved(State.EMPTY, now_ms, epoch=epoch, last_epoch=last_epoch, **begun)
         )
 
-    def _given(self, txn: Transaction) -> Decision[Record, Initialized]:
+    def _producer_reply(self, txn: Transaction) -> Decision[Record, Initialized]:
         reply = InitProducerIdResponse(producer_id=txn.producer_id, producer_epoch=txn.epoch)
         return Decision([Record(txn.transactional_id, txn)], reply)
 
@@ -577,7 +577,7 @@ class TransactionMachine:
         """Do nothing: no producer writes to this topic in a transaction."""
 
 
-def _may_be(expected: ProducerKey, known: Transaction) -> bool:
+def _may_be_same_producer(expected: ProducerKey, known: Transaction) -> bool:
     """Whether the producer id and epoch `expected` by a client may be those of the known producer.
     The caller checks the epoch."""
     if expected.producer_id == known.producer_id:

@@ -114,7 +114,7 @@ def test_among_ten_thousand_rules_only_those_of_the_name_and_the_principal_are_l
     assert len(acls) == 10_000
     patterns = [
         (name, pattern_type, entries.get(ALICE, ()))
-        for name, pattern_type, entries in acls.about(TOPIC, "topic-7-x")
+        for name, pattern_type, entries in acls.matching(TOPIC, "topic-7-x")
     ]
     assert patterns == [
         ("topic-7-", PREFIXED, ((Operation.READ, ALLOW, "*"),)),

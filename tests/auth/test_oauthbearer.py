@@ -37,7 +37,7 @@ def test_a_refusal_is_acknowledged_before_the_login_fails() -> None:
     with pytest.raises(AuthenticationFailed) as failed:
         server.step(acknowledged)
     assert str(failed.value) == '{"status":"invalid_token"}'
-    assert failed.value.why == "the token is refused: it is not hers"
+    assert failed.value.reason == "the token is refused: it is not hers"
     assert server.user is None
 
 

@@ -8,14 +8,14 @@ from each import for_each
 from pk.core.auth.sasl import AuthenticationFailed, SaslError
 from pk.core.auth.scram import (
     ITERATIONS_MIN,
+    CredentialParameters,
     Mechanism,
     ScramClient,
     ScramCredential,
     ScramServer,
-    Shape,
     TokenLogin,
-    stranger,
-    usual_shape,
+    unknown_user_credential,
+    usual_parameters,
 )
 
 SHA256 = Mechanism.SCRAM_SHA_256
@@ -36,11 +36,11 @@ SECRET = b"s" * 32
 def server(
     users: dict[str, ScramCredential], mechanism: Mechanism = SHA256, nonce: str = SERVER_NONCE
 ) -> ScramServer:
-    shape = usual_shape(users.values())
+    shape = usual_parameters(users.values())
     return ScramServer(
         mechanism,
         users.get,
-        lambda user: stranger(mechanism, user, SECRET, shape),
+        lambda user: unknown_user_credential(mechanism, user, SECRET, shape),
         nonce,
         {"id": TokenLogin("alice", 7000, pencil(mechanism))}.get,
     )
@@ -97,8 +97,8 @@ def test_a_first_contact_cannot_tell_who_exists() -> None:
 
 
 def test_no_password_fits_a_stranger() -> None:
-    shape = Shape(ITERATIONS_MIN, 24, False)
-    strange = stranger(SHA256, "nobody", SECRET, shape)
+    shape = CredentialParameters(ITERATIONS_MIN, 24, False)
+    strange = unknown_user_credential(SHA256, "nobody", SECRET, shape)
     ours = server({})
     first = ours.step(b"n,,n=nobody,r=abc")
     nonce = first.split(b",")[0][2:].decode()

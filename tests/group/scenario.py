@@ -90,8 +90,8 @@ class Scenario:
             self.machine.replay(record, len(self.log))
             self.log.append(encoded)
         timers = decision.timers
-        if refusal is not None and decision.take_back is not None:
-            decision.take_back()
+        if refusal is not None and decision.revert is not None:
+            decision.revert()
             timers = []
         for key, when_ms in timers:
             if when_ms is None:

@@ -154,7 +154,7 @@ def test_a_key_that_nothing_reads_is_stored(kind: int, name: str, change: tuple[
     assert (answer.error_code, answer.error_message) == (0, None)
     assert after.config(kind, name) == {key: value}
     config = BrokerConfig({}).with_dynamic({}, {key: value})
-    assert config.given(key) == value
+    assert config.explicit(key) == value
 
 
 @pytest.mark.parametrize(

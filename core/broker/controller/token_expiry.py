@@ -33,7 +33,9 @@ class TokenExpiry:
             interval_ms = self._state.config.delegation_token_expiry_check_interval_ms
             await trio.sleep(interval_ms / 1000)
             now_ms = self._now_ms()
-            if not any(token.is_over(now_ms) for token in self._controller.image.tokens.values()):
+            if not any(
+                token.is_expired(now_ms) for token in self._controller.image.tokens.values()
+            ):
                 continue
             try:
                 count = await self._controller.submit(

@@ -302,8 +302,8 @@ class CoordinatorShard(Generic[M]):
         for waiter, answer in decision.answers:
             if isinstance(waiter, Waiter):
                 waiter.complete(answer, self.written, refusal)
-        if refusal is not None and decision.take_back is not None:
-            decision.take_back()
+        if refusal is not None and decision.revert is not None:
+            decision.revert()
             raise refusal
         self._set_timers(decision, now_ms)
         if refusal is not None:

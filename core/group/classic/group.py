@@ -260,7 +260,7 @@ class ClassicGroup(Struct, eq=False):
             self.leader = new_member_id
         return old, new
 
-    def put_back_static(self, old: Member, new: Member) -> None:
+    def undo_replace_static(self, old: Member, new: Member) -> None:
         """Undo `replace_static`, because its record could not be written."""
         assert new.instance_id is not None
         self._count_protocols(new, -1)

@@ -211,7 +211,7 @@ class ClassicGroups:
         if keeps_generation and group.select_protocol() == group.protocol:
             # The other members need not know of the new id, but the log must contain it before the
             # response.
-            decision.take_back = lambda: group.put_back_static(old, member)
+            decision.revert = lambda: group.undo_replace_static(old, member)
             decision.records.append(
                 group.record({m.member_id: m.assignment for m in group.members.values()})
             )
@@ -276,7 +276,7 @@ class ClassicGroups:
         ):
             self._complete_join(group, decision)
 
-    def _initial_delay_over(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
+    def _initial_delay_expired(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         if not group.new_member_added or group.initial_remaining_ms == 0:
             self._complete_join(group, decision)
             return
@@ -332,7 +332,7 @@ class ClassicGroups:
         except KafkaError as e:
             decision.answer(token, SyncGroupResponse(error_code=e.code))
             return
-        self._pending_sync_came(group, member, decision)
+        self._remove_pending_sync(group, member, decision)
         if group.state is State.STABLE:
             decision.answer(token, _synced(group, member.assignment))
             return
@@ -347,14 +347,14 @@ class ClassicGroups:
                 response = _synced(group, assignments.get(each.member_id, b""))
                 self._answer_sync(group, each, response, decision)
 
-    def _pending_sync_came(
+    def _remove_pending_sync(
         self, group: ClassicGroup, member: Member, decision: DecisionBuilder
     ) -> None:
         group.pending_sync.discard(member.member_id)
         if not group.pending_sync:
             decision.cancel((SYNC, group.group_id))
 
-    def _sync_over(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
+    def _sync_timed_out(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         """End a sync phase that has lasted too long: remove the members that did not sync, and make
         the others rejoin."""
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
@@ -443,10 +443,12 @@ class ClassicGroups:
         if error is not None:
             return error
         decision.cancel((SESSION, group.group_id, member_id))
-        self._dismiss(group, group.members[member_id], decision)
+        self._remove_member(group, group.members[member_id], decision)
         return ErrorCode.NONE
 
-    def _dismiss(self, group: ClassicGroup, member: Member, decision: DecisionBuilder) -> None:
+    def _remove_member(
+        self, group: ClassicGroup, member: Member, decision: DecisionBuilder
+    ) -> None:
         """Remove a member. Its waiting requests are answered with UNKNOWN_MEMBER_ID, so that it
         joins again."""
         decision.answer(group.take_join_token(member), _join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
@@ -488,23 +490,25 @@ class ClassicGroups:
         if group is None:
             return
         if key[0] == SESSION:
-            self._session_over(group, key[2], decision)
+            self._session_expired(group, key[2], decision)
         elif key[0] == SYNC:
-            self._sync_over(group, decision)
+            self._sync_timed_out(group, decision)
         elif group.state is State.PREPARING_REBALANCE:
             if group.previous_state is State.EMPTY:
-                self._initial_delay_over(group, decision)
+                self._initial_delay_expired(group, decision)
             else:
                 self._complete_join(group, decision)
 
-    def _session_over(self, group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> None:
+    def _session_expired(
+        self, group: ClassicGroup, member_id: str, decision: DecisionBuilder
+    ) -> None:
         if member_id in group.pending_join:
             group.remove(member_id)
         else:
             member = group.members.get(member_id)
             if member is None or not member.heartbeat_is_due:
                 return
-            self._dismiss(group, member, decision)
+            self._remove_member(group, member, decision)
             if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
                 self._prepare(group, decision)
                 return

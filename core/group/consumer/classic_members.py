@@ -79,8 +79,8 @@ class ClassicMembers:
             member = consumer.static_member(
                 group, instance_id, member_id, None, joins=is_new, decision=decision
             )
-        said = _said(join, subscription, member)
-        updated = replace(member, **said) if differs(member, said) else member
+        updates = _member_updates(join, subscription, member)
+        updated = replace(member, **updates) if differs(member, updates) else member
         advance = consumer.advance(group, member, updated, decision)
         owned = self._owned(subscription)
         updated = consumer.reconcile(group, updated, advance, owned, decision)
@@ -220,7 +220,9 @@ def _subscription(request: JoinGroupRequest) -> Subscription:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
 
 
-def _said(join: Join, subscription: Subscription, member: ConsumerMember) -> dict[str, Any]:
+def _member_updates(
+    join: Join, subscription: Subscription, member: ConsumerMember
+) -> dict[str, Any]:
     request = join.request
     return {
         "client_id": join.client.client_id,

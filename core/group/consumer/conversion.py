@@ -179,8 +179,8 @@ def classic_record(
     )
     assignments: dict[str, bytes] = {}
     for member in staying:
-        said = member.classic
-        assert said is not None
+        classic_member = member.classic
+        assert classic_member is not None
         classic.add(
             Member(
                 member.member_id,
@@ -188,12 +188,14 @@ def classic_record(
                 member.client_id,
                 member.client_host,
                 member.rebalance_timeout_ms,
-                said.session_timeout_ms,
-                list(said.protocols),
+                classic_member.session_timeout_ms,
+                list(classic_member.protocols),
             ),
             None,
         )
-        assignments[member.member_id] = assignment_bytes(group.target_of(member), said, topics)
+        assignments[member.member_id] = assignment_bytes(
+            group.target_of(member), classic_member, topics
+        )
     classic.protocol = classic.select_protocol()
     return classic.record(assignments)
 

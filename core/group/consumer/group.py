@@ -257,7 +257,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         """Set some fields of a member."""
         old = self.members.get(member_id)
         new = replace(ConsumerMember(member_id) if old is None else old, **fields)
-        self._let_go(old)
+        self._release(old)
         if old is not None:
             self._count(old, -1)
         self.members[member_id] = new
@@ -287,7 +287,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         old = self.members.pop(member_id, None)
         if old is None:
             return
-        self._let_go(old)
+        self._release(old)
         self._count(old, -1)
         self.target.pop(member_id, None)
         self.joining.discard(member_id)
@@ -311,7 +311,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         else:
             super().replay_tombstone(key)
 
-    def _let_go(self, member: ConsumerMember | None) -> None:
+    def _release(self, member: ConsumerMember | None) -> None:
         if member is None:
             return
         for held in (member.assigned, member.revoking):

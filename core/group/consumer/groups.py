@@ -50,13 +50,13 @@ from pk.core.group.consumer.request import (
     check_request,
     differs,
     is_full,
+    member_updates,
     owned_by,
-    said_by,
 )
 from pk.core.group.consumer.target import (
     SERVER_ASSIGNORS,
     group_spec,
-    still_there,
+    without_departed,
 )
 from pk.core.group.modern_groups import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
@@ -141,8 +141,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         member_id = request.member_id or self.new_id()
         member = self._member(group, request, member_id, joins, decision)
         owned = owned_by(request)
-        said = said_by(request, client)
-        updated = replace(member, **said) if differs(member, said) else member
+        updates = member_updates(request, client)
+        updated = replace(member, **updates) if differs(member, updates) else member
         updated = self.reconcile(
             group, updated, self.advance(group, member, updated, decision), owned, decision
         )
@@ -407,21 +407,21 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
                 decision,
                 Compute(
                     lambda: assignor.assign(spec),
-                    lambda machine, given, now_ms: machine.consumer.assigned(
-                        group.group_id, spec, given, epoch, now_ms
+                    lambda machine, assignments, now_ms: machine.consumer.assigned(
+                        group.group_id, spec, assignments, epoch, now_ms
                     ),
                 ),
             )
             return Target(group.assignment_epoch, group.target_of(updated))
-        given = assignor.assign(spec)
-        decision.records += self.target_records(group, given, epoch, decision.now_ms)
-        return Target(epoch, given[updated.member_id])
+        assignments = assignor.assign(spec)
+        decision.records += self.target_records(group, assignments, epoch, decision.now_ms)
+        return Target(epoch, assignments[updated.member_id])
 
     def assigned(
         self,
         group_id: str,
         spec: GroupSpec,
-        given: Mapping[str, Assignment],
+        assignments: Mapping[str, Assignment],
         epoch: int,
         now_ms: int,
     ) -> Decision[Record, None]:
@@ -431,7 +431,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         self._computing.discard(group_id)
         group = self.groups.get_of(ConsumerGroup, group_id)
         if group is not None and group.assignment_epoch < epoch <= group.epoch:
-            kept = still_there(group, spec, given)
+            kept = without_departed(group, spec, assignments)
             decision.records = self.target_records(group, kept, epoch, now_ms)
         return decision
 
@@ -514,7 +514,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         metadata_hash = self.topics.hash_of(group.subscriptions(members))
         decision.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
 
-    def _downgrade_where_due(self, group_id: str, decision: DecisionBuilder) -> None:
+    def _downgrade_if_due(self, group_id: str, decision: DecisionBuilder) -> None:
         """Convert the group to a classic one, if allowed, after a classic member replaced the last
         member of the consumer protocol. The assignment stays, because no member has left."""
         group = self.groups.get_of(ConsumerGroup, group_id)
@@ -544,7 +544,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
     def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:
         """See `GroupsOfType`."""
         if key[0] == REPLACED:
-            self._downgrade_where_due(key[1], decision)
+            self._downgrade_if_due(key[1], decision)
             return
         group = self.groups.get_of(ConsumerGroup, key[1])
         member = group.members.get(key[2]) if group is not None else None

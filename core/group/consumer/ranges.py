@@ -31,17 +31,17 @@ class ServerRangeAssignor:
         for member_id in order:
             for topic in group.members[member_id].topics:
                 readers.setdefault(topic, []).append(member_id)
-        given: dict[str, dict[Uuid, frozenset[int]]] = {member_id: {} for member_id in order}
+        assigned: dict[str, dict[Uuid, frozenset[int]]] = {member_id: {} for member_id in order}
         wanted = frozenset(m.rack for m in group.members.values() if m.rack)
         if wanted and rack_aware(wanted, list(group.racks.values())):
-            _split_near(group, readers, given)
+            _split_near(group, readers, assigned)
         else:
             for topic, members in readers.items():
-                _split(topic, group.partitions[topic], members, given)
-        return dict(given.items())
+                _split(topic, group.partitions[topic], members, assigned)
+        return dict(assigned.items())
 
 
-Given = Mapping[str, dict[Uuid, frozenset[int]]]
+PartialAssignment = Mapping[str, dict[Uuid, frozenset[int]]]
 
 
 def _order(group: GroupSpec, member_id: str) -> tuple[bool, bytes]:
@@ -51,18 +51,20 @@ def _order(group: GroupSpec, member_id: str) -> tuple[bool, bytes]:
     return instance_id is None, java_order(member_id if instance_id is None else instance_id)
 
 
-def _split(topic: Uuid, count: int, members: Sequence[str], given: Given) -> None:
+def _split(topic: Uuid, count: int, members: Sequence[str], assigned: PartialAssignment) -> None:
     each, extras = divmod(count, len(members))
     start = 0
     for index, member_id in enumerate(members):
         end = start + each + (index < extras)
         if end == start:
             return
-        given[member_id][topic] = frozenset(range(start, end))
+        assigned[member_id][topic] = frozenset(range(start, end))
         start = end
 
 
-def _split_near(group: GroupSpec, readers: Mapping[Uuid, list[str]], given: Given) -> None:
+def _split_near(
+    group: GroupSpec, readers: Mapping[Uuid, list[str]], assigned: PartialAssignment
+) -> None:
     together: dict[tuple[tuple[str, ...], int], list[Uuid]] = {}
     for topic, members in readers.items():
         together.setdefault((tuple(members), group.partitions[topic]), []).append(topic)
@@ -70,7 +72,7 @@ def _split_near(group: GroupSpec, readers: Mapping[Uuid, list[str]], given: Give
         for member_id, partitions in _near_first(group, topics, count, members).items():
             if partitions:
                 for topic in topics:
-                    given[member_id][topic] = frozenset(partitions)
+                    assigned[member_id][topic] = frozenset(partitions)
 
 
 def _near_first(
@@ -79,20 +81,20 @@ def _near_first(
     """Return the partition numbers of each member, the same in all of `topics`."""
     each, extras = divmod(count, len(members))
     quota = {m: each + (index < extras) for index, m in enumerate(members)}
-    given: dict[str, list[int]] = {m: [] for m in members}
+    assigned: dict[str, list[int]] = {m: [] for m in members}
     free = dict.fromkeys(range(count))
     for member_id in members:
         rack = group.members[member_id].rack
         if rack is not None:
             near = [p for p in free if _in_rack(group, topics, p, rack)][: quota[member_id]]
-            given[member_id] = near
+            assigned[member_id] = near
             for partition in near:
                 del free[partition]
     left = iter(free)
     for member_id in members:
-        while len(given[member_id]) < quota[member_id]:
-            given[member_id].append(next(left))
-    return given
+        while len(assigned[member_id]) < quota[member_id]:
+            assigned[member_id].append(next(left))
+    return assigned
 
 
 def _in_rack(group: GroupSpec, topics: Sequence[Uuid], partition: int, rack: str) -> bool:

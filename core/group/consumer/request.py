@@ -64,31 +64,31 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def said_by(request: ConsumerGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
+def member_updates(request: ConsumerGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
     """Return the fields of the member that the request sets. The others stay as they are."""
-    said: dict[str, Any] = {
+    updates: dict[str, Any] = {
         "client_id": client.client_id[:STRING_BYTES_MAX],
         "client_host": client.client_host,
         "classic": None,
     }
     if request.instance_id is not None:
-        said["instance_id"] = request.instance_id
+        updates["instance_id"] = request.instance_id
     if request.rack_id is not None:
-        said["rack_id"] = request.rack_id
+        updates["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
-        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        updates["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     if request.subscribed_topic_names is not None:
-        said["topics"] = frozenset(request.subscribed_topic_names)
+        updates["topics"] = frozenset(request.subscribed_topic_names)
     if request.subscribed_topic_regex is not None:
-        said["regex"] = request.subscribed_topic_regex
+        updates["regex"] = request.subscribed_topic_regex
     if request.server_assignor is not None:
-        said["assignor"] = request.server_assignor
-    return said
+        updates["assignor"] = request.server_assignor
+    return updates
 
 
-def differs(member: ConsumerMember, said: Mapping[str, Any]) -> bool:
-    """Whether any field of the member differs from `said`."""
-    return any(getattr(member, name) != value for name, value in said.items())
+def differs(member: ConsumerMember, updates: Mapping[str, Any]) -> bool:
+    """Whether any field of the member differs from `updates`."""
+    return any(getattr(member, name) != value for name, value in updates.items())
 
 
 def owned_by(request: ConsumerGroupHeartbeatRequest) -> Owned | None:

@@ -57,13 +57,13 @@ def group_spec(
     return GroupSpec(specs, counts, racks)
 
 
-def still_there(
-    group: ConsumerGroup, spec: GroupSpec, given: Mapping[str, Assignment]
+def without_departed(
+    group: ConsumerGroup, spec: GroupSpec, assignments: Mapping[str, Assignment]
 ) -> dict[str, Assignment]:
-    """Return `given`, which was computed for the members in `spec`, without members that have left
-    since. The part of a static member that was replaced goes to its successor."""
+    """Return `assignments`, which were computed for the members in `spec`, without members that
+    have left since. The part of a static member that was replaced goes to its successor."""
     kept: dict[str, Assignment] = {}
-    for member_id, assignment in given.items():
+    for member_id, assignment in assignments.items():
         instance_id = spec.members[member_id].instance_id
         now = group.static_members.get(instance_id) if instance_id is not None else member_id
         if now is not None and now in group.members:

@@ -32,7 +32,7 @@ BALANCING_ROUNDS_MAX: Final = 16
 """The maximum number of balancing rounds over all topics, as in Kafka. The result after them is
 final."""
 
-_NOBODY: Final = -1
+_NO_MEMBER: Final = -1
 
 
 class UniformAssignor:
@@ -45,7 +45,11 @@ class UniformAssignor:
         if not group.members or not any(m.topics for m in group.members.values()):
             return {member_id: {} for member_id in group.members}
         near = _nearness(group)
-        return _Alike(group, near).assign() if group.alike else _Mixed(group, near).assign()
+        return (
+            _Homogeneous(group, near).assign()
+            if group.is_homogeneous
+            else _Heterogeneous(group, near).assign()
+        )
 
 
 Near = Callable[[str, TopicIdPartition], bool]
@@ -62,7 +66,7 @@ def _nearness(group: GroupSpec) -> Near | None:
     return lambda member_id, partition: rack_of.get(member_id) in racks.get(partition, nothing)
 
 
-class _Alike:
+class _Homogeneous:
     """An assignment for members that are subscribed to the same topics."""
 
     def __init__(self, group: GroupSpec, near: Near | None) -> None:
@@ -72,7 +76,7 @@ class _Alike:
         self._topics = group.members[self._order[0]].topics
         self._unassigned: list[TopicIdPartition] = []
         self._unfilled: list[tuple[str, int]] = []
-        self._given: dict[str, dict[Uuid, set[int]]] = {}
+        self._assigned: dict[str, dict[Uuid, set[int]]] = {}
 
     def assign(self) -> dict[str, Assignment]:
         members = self._group.members
@@ -88,7 +92,7 @@ class _Alike:
             total += count
         self._keep_within_quota(*divmod(total, len(members)))
         self._fill()
-        return {m: {t: frozenset(ps) for t, ps in g.items()} for m, g in self._given.items()}
+        return {m: {t: frozenset(ps) for t, ps in g.items()} for m, g in self._assigned.items()}
 
     def _keep_within_quota(self, quota_min: int, extras: int) -> None:
         """Let each member keep its partitions up to its quota. `extras` members may have one
@@ -118,7 +122,7 @@ class _Alike:
             if quota:
                 self._unfilled.append((member_id, quota))
             extras -= has_extra
-            self._given[member_id] = kept
+            self._assigned[member_id] = kept
 
     def _keeping_order(self, member_id: str, topic: Uuid, partitions: frozenset[int]) -> list[int]:
         """Return a member's partitions of a topic, beginning with those that it keeps."""
@@ -152,10 +156,10 @@ class _Alike:
         assert position >= len(unassigned), "partitions were left over"
 
     def _give(self, member_id: str, partition: TopicIdPartition) -> None:
-        self._given[member_id].setdefault(partition.topic_id, set()).add(partition.partition)
+        self._assigned[member_id].setdefault(partition.topic_id, set()).add(partition.partition)
 
 
-class _Mixed:
+class _Heterogeneous:
     """An assignment for members that are subscribed to different topics. Members are identified by
     their index in Java's order."""
 
@@ -168,12 +172,12 @@ class _Mixed:
         for index, member_id in enumerate(self._members):
             for topic in group.members[member_id].topics:
                 self._readers.setdefault(topic, []).append(index)
-        self._owner = {t: [_NOBODY] * group.partitions[t] for t in self._readers}
+        self._owner = {t: [_NO_MEMBER] * group.partitions[t] for t in self._readers}
         """The member that has each partition, by topic and partition."""
 
     def assign(self) -> dict[str, Assignment]:
         self._keep()
-        self._hand_out()
+        self._assign_unassigned()
         self._balance([t for t, readers in self._readers.items() if len(readers) > 1])
         given: list[dict[Uuid, set[int]]] = [{} for _ in self._members]
         for topic, owners in self._owner.items():
@@ -203,20 +207,20 @@ class _Mixed:
 
         return sorted(topics, key=key)
 
-    def _hand_out(self) -> None:
+    def _assign_unassigned(self) -> None:
         """Assign the unassigned partitions to the members with the fewest partitions."""
         free = {
-            topic: [p for p, owner in enumerate(owners) if owner == _NOBODY]
+            topic: [p for p, owner in enumerate(owners) if owner == _NO_MEMBER]
             for topic, owners in self._owner.items()
         }
         for topic in self._sorted([t for t, partitions in free.items() if partitions]):
             scale = _Scale(self._load, self._readers[topic])
             for partition in free[topic]:
-                index = scale.least_loaded(self._wanting(topic, partition))
+                index = scale.least_loaded(self._near_members(topic, partition))
                 self._owner[topic][partition] = index
                 self._load[index] += 1
 
-    def _wanting(self, topic: Uuid, partition: int) -> Callable[[int], bool] | None:
+    def _near_members(self, topic: Uuid, partition: int) -> Callable[[int], bool] | None:
         near = self._near
         if near is None:
             return None
@@ -225,12 +229,12 @@ class _Mixed:
 
     def _balance(self, topics: list[Uuid]) -> None:
         ordered = self._sorted(topics)
-        last_changed = _NOBODY
+        last_changed = _NO_MEMBER
         for _ in range(BALANCING_ROUNDS_MAX):
             for number, topic in enumerate(ordered):
                 if number == last_changed:
                     return  # A whole round has changed nothing.
-                if self._balance_topic(topic) or last_changed == _NOBODY:
+                if self._balance_topic(topic) or last_changed == _NO_MEMBER:
                     last_changed = number
 
     def _balance_topic(self, topic: Uuid) -> bool:
@@ -246,10 +250,10 @@ class _Mixed:
         moved = False
         while not scale.balanced:
             most = scale.most_loaded()
-            while most != _NOBODY and not held.get(most):
+            while most != _NO_MEMBER and not held.get(most):
                 scale.exclude_most_loaded()
                 most = scale.most_loaded()
-            if most == _NOBODY:
+            if most == _NO_MEMBER:
                 break
             partition = held[most].pop()
             least = scale.least_loaded(None)
@@ -326,7 +330,7 @@ class _Scale:
                 self._most_start -= 1
             self._next_most = self._most_end - 1
         if self._next_most < 0:
-            return _NOBODY
+            return _NO_MEMBER
         self._next_most -= 1
         return readers[self._next_most + 1]
 

@@ -54,7 +54,7 @@ from pk.core.wire.schema import Message
 INLINE_WORK_MAX: Final = 2000
 """The largest group whose target assignment is computed on the loop, in units of `GroupSpec.work`,
 which take 1 to 2 µs each."""
-ASK_AGAIN_MS: Final = 30_000
+REQUEST_RETRY_MS: Final = 30_000
 """The time after which a request that the share coordinator has not answered is repeated, as in
 Kafka."""
 
@@ -68,7 +68,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
         """Create the groups. `topics` are the cluster's; their owner keeps them up to date."""
         super().__init__(ShareGroup, settings.share, groups, topics, records)
-        self._asked_at_ms: dict[str, dict[Uuid, int]] = {}
+        self._requested_at_ms: dict[str, dict[Uuid, int]] = {}
         """Soft: when the share coordinator was requested to initialize share partitions, by group
         and topic."""
 
@@ -98,7 +98,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         member = ShareMember(member_id) if joins else group.member(member_id)
         member = group.members.get(member_id, member)
         _check_epoch(member, request.member_epoch)
-        updated = replace(member, **_said_by(request, client))
+        updated = replace(member, **_member_updates(request, client))
         moved, epoch = self._advance(group, member, updated, decision)
         own = self.settings_of(group_id)
         decision.schedule((SESSION, group_id, member_id), own.session_timeout_ms)
@@ -188,15 +188,15 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                 decision,
                 Compute(
                     lambda: ASSIGNOR.assign(spec, assignable),
-                    lambda machine, given, now_ms: machine.share.assigned(
-                        group_id, given, epoch, now_ms
+                    lambda machine, assignments, now_ms: machine.share.assigned(
+                        group_id, assignments, epoch, now_ms
                     ),
                 ),
             )
             return group.assignment_epoch, group.target_of(member_id)
-        given = ASSIGNOR.assign(spec, assignable)
-        decision.records += self.target_records(group, given, epoch, decision.now_ms)
-        return epoch, given[member_id]
+        assignments = ASSIGNOR.assign(spec, assignable)
+        decision.records += self.target_records(group, assignments, epoch, decision.now_ms)
+        return epoch, assignments[member_id]
 
     def _spec(self, group: ShareGroup, updated: ShareMember) -> GroupSpec:
         """Return the assignor's input, with `updated` in place of its earlier version."""
@@ -212,14 +212,14 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         return GroupSpec(specs, counts)
 
     def assigned(
-        self, group_id: str, given: Mapping[str, Assignment], epoch: int, now_ms: int
+        self, group_id: str, assignments: Mapping[str, Assignment], epoch: int, now_ms: int
     ) -> Decision[Record, None]:
         """Write a target assignment that was computed off the loop."""
         decision = DecisionBuilder(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(ShareGroup, group_id)
         if group is not None and group.assignment_epoch < epoch <= group.epoch:
-            kept = {m: assignment for m, assignment in given.items() if m in group.members}
+            kept = {m: assignment for m, assignment in assignments.items() if m in group.members}
             decision.records = self.target_records(group, kept, epoch, now_ms)
         return decision
 
@@ -241,7 +241,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             known: set[int] = set()
             if topic_id in state.initialized:
                 known |= state.initialized[topic_id].partitions
-            if topic_id in state.initializing and self._was_asked(group, topic_id, decision.now_ms):
+            if topic_id in state.initializing and self._was_requested(
+                group, topic_id, decision.now_ms
+            ):
                 known |= state.initializing[topic_id].partitions
             lacking = {p.partition for p in topic.partitions} - known
             if lacking:
@@ -249,9 +251,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                 before = state.initializing.get(topic_id, SharedTopic(name, frozenset()))
                 initializing[topic_id] = SharedTopic(name, before.partitions | lacking)
         if offsets:
-            self._ask(group, state_epoch, offsets, initializing, decision)
+            self._request_initialization(group, state_epoch, offsets, initializing, decision)
 
-    def _ask(
+    def _request_initialization(
         self,
         group: ShareGroup,
         state_epoch: int,
@@ -264,15 +266,15 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         after = StatePartitions(initializing, state.initialized, deleting)
         decision.records.append(records.state_partitions(group.group_id, after))
         decision.effects.append(InitializeShareState(group.group_id, state_epoch, offsets))
-        self._note_asked(group, offsets, decision.now_ms)
+        self._note_requested(group, offsets, decision.now_ms)
 
-    def _note_asked(self, group: ShareGroup, topic_ids: Iterable[Uuid], now_ms: int) -> None:
-        asked = self._asked_at_ms.setdefault(group.group_id, {})
+    def _note_requested(self, group: ShareGroup, topic_ids: Iterable[Uuid], now_ms: int) -> None:
+        asked = self._requested_at_ms.setdefault(group.group_id, {})
         asked.update(dict.fromkeys(topic_ids, now_ms))
 
-    def _was_asked(self, group: ShareGroup, topic_id: Uuid, now_ms: int) -> bool:
-        asked_ms = self._asked_at_ms.get(group.group_id, {}).get(topic_id)
-        return asked_ms is not None and now_ms < asked_ms + ASK_AGAIN_MS
+    def _was_requested(self, group: ShareGroup, topic_id: Uuid, now_ms: int) -> bool:
+        asked_ms = self._requested_at_ms.get(group.group_id, {}).get(topic_id)
+        return asked_ms is not None and now_ms < asked_ms + REQUEST_RETRY_MS
 
     def initialized(
         self,
@@ -283,7 +285,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     ) -> None:
         """Apply the result of an `InitializeShareState`. Failed partitions may be retried."""
         group = self.groups.get_of(ShareGroup, group_id)
-        asked = self._asked_at_ms.pop(group_id, {})
+        asked = self._requested_at_ms.pop(group_id, {})
         if group is None:
             return
         state = group.state_partitions
@@ -305,12 +307,12 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                 initializing[topic_id] = SharedTopic(waiting.name, left)
             asked.pop(topic_id, None)
         if asked:
-            self._asked_at_ms[group_id] = asked
+            self._requested_at_ms[group_id] = asked
         after = StatePartitions(initializing, initialized, state.deleting)
         if after != state:
             decision.records.append(records.state_partitions(group_id, after))
 
-    def ask_again(self, decision: DecisionBuilder) -> None:
+    def retry_initialization(self, decision: DecisionBuilder) -> None:
         """Repeat the requests of an earlier coordinator, after the partition was loaded."""
         for group in self.groups.all_of(ShareGroup):
             state = group.state_partitions
@@ -323,7 +325,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                     offsets[topic_id] = dict.fromkeys(sorted(lacking), NO_OFFSET)
             if offsets:
                 decision.effects.append(InitializeShareState(group.group_id, group.epoch, offsets))
-                self._note_asked(group, offsets, decision.now_ms)
+                self._note_requested(group, offsets, decision.now_ms)
 
     # --- altering and deleting offsets ---
 
@@ -451,7 +453,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             session_ms = self.settings_of(group.group_id).session_timeout_ms
             for member_id in group.members:
                 decision.schedule((SESSION, group.group_id, member_id), session_ms)
-        self.ask_again(decision)
+        self.retry_initialization(decision)
 
     # --- the cluster ---
 
@@ -498,17 +500,17 @@ def _check_request(request: ShareGroupHeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
 
 
-def _said_by(request: ShareGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
+def _member_updates(request: ShareGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
     """Return the fields of the member that the request sets. The others stay as they are."""
-    said: dict[str, Any] = {
+    updates: dict[str, Any] = {
         "client_id": client.client_id[:STRING_BYTES_MAX],
         "client_host": client.client_host,
     }
     if request.rack_id is not None:
-        said["rack_id"] = request.rack_id
+        updates["rack_id"] = request.rack_id
     if request.subscribed_topic_names is not None:
-        said["topics"] = frozenset(request.subscribed_topic_names)
-    return said
+        updates["topics"] = frozenset(request.subscribed_topic_names)
+    return updates
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:

@@ -28,12 +28,12 @@ class SimpleAssignor:
     ) -> dict[str, Assignment]:
         """Assign the `assignable` partitions. The result contains every member."""
         members = member_order(group.members)
-        given: dict[str, dict[Uuid, set[int]]] = {member_id: {} for member_id in members}
+        assigned: dict[str, dict[Uuid, set[int]]] = {member_id: {} for member_id in members}
         read: set[Uuid] = set()
         for spec in group.members.values():
             read |= spec.topics
         topics = topic_order(frozenset(read & assignable.keys()))
-        blocks = [topics] if group.alike else [[topic_id] for topic_id in topics]
+        blocks = [topics] if group.is_homogeneous else [[topic_id] for topic_id in topics]
         for block in blocks:
             readers = [m for m in members if set(block) <= group.members[m].topics]
             partitions = [TopicIdPartition(t, p) for t in block for p in sorted(assignable[t])]
@@ -49,10 +49,10 @@ class SimpleAssignor:
             }
             for member_id, own in _shared_out(readers, partitions, held).items():
                 for topic_id, partition in own:
-                    given[member_id].setdefault(topic_id, set()).add(partition)
+                    assigned[member_id].setdefault(topic_id, set()).add(partition)
         return {
             member_id: {t: frozenset(ps) for t, ps in own.items()}
-            for member_id, own in given.items()
+            for member_id, own in assigned.items()
         }
 
 

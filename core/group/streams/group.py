@@ -216,7 +216,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         """Set some fields of a member."""
         old = self.members.get(member_id)
         new = replace(StreamsMember(member_id) if old is None else old, **fields)
-        self._let_go(old)
+        self._release(old)
         self.members[member_id] = new
         self._hold(new)
         self.endpoints.forget(member_id)
@@ -237,7 +237,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     def replay_member_tombstone(self, member_id: str) -> None:
         """Remove a member."""
-        self._let_go(self.members.pop(member_id, None))
+        self._release(self.members.pop(member_id, None))
         self.target.pop(member_id, None)
         self.endpoints.forget(member_id)
         if not self.members:
@@ -265,7 +265,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
                     for partition in partitions:
                         holders.setdefault(partition, []).append(process_id)
 
-    def _let_go(self, member: StreamsMember | None) -> None:
+    def _release(self, member: StreamsMember | None) -> None:
         if member is None or not member.process_id:
             return
         process_id = member.process_id

@@ -50,8 +50,8 @@ from pk.core.group.streams.request import (
     check_epoch,
     check_request,
     check_tasks,
+    member_updates,
     owned_by,
-    said_by,
 )
 from pk.core.group.streams.sticky import (
     StreamsGroupSpec,
@@ -127,7 +127,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         member = member or StreamsMember(member_id)
         owned = owned_by(request)
         check_epoch(member, request.member_epoch, owned)
-        updated = replace(member, **said_by(request, client))
+        updated = replace(member, **member_updates(request, client))
         changed = updated != member
         if changed:
             decision.records.append(records.member_metadata(group_id, updated))
@@ -151,10 +151,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         response.member_epoch = moved.member_epoch
         response.heartbeat_interval_ms = own.heartbeat_interval_ms
         if joins or moved.assigned != member.assigned:
-            _tell_tasks(response, moved.assigned)
+            _set_tasks(response, moved.assigned)
             group.endpoints.changed(moved)
-        self._tell_endpoints(request, response, group, moved, found.configured)
-        self._tell_problems(response, group, found.configured, own, statuses, decision)
+        self._set_endpoints(request, response, group, moved, found.configured)
+        self._add_problem_statuses(response, group, found.configured, own, statuses, decision)
         decision.reply = response
 
     def _group(self, group_id: str, joins: bool, decision: DecisionBuilder) -> StreamsGroup:
@@ -191,7 +191,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         topology = self._topology(group, request, decision)
         known = group.topology
         if known is not None and updated.topology_epoch < known.epoch:
-            _tell(
+            _add_status(
                 statuses,
                 StatusCode.STALE_TOPOLOGY,
                 f"The member's topology epoch {updated.topology_epoch} is behind the group's "
@@ -255,7 +255,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     def _delay(self, group_id: str, delay_ms: int, decision: DecisionBuilder) -> None:
         if group_id not in self._delayed:
             self._delayed.add(group_id)
-            decision.take_back = lambda: self._delayed.discard(group_id)
+            decision.revert = lambda: self._delayed.discard(group_id)
             decision.schedule((INITIAL_DELAY, group_id), delay_ms)
 
     def _target(
@@ -271,7 +271,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         group_id, member_id = group.group_id, updated.member_id
         last = Target(group.assignment_epoch, group.target_of(member_id))
         if group_id in self._delayed:
-            _tell(
+            _add_status(
                 statuses,
                 StatusCode.ASSIGNMENT_DELAYED,
                 "Assignment delayed due to the configured initial rebalance delay.",
@@ -280,7 +280,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         if group.assignment_epoch >= epoch:
             return last
         if self.keeps_interval(group, decision.now_ms):
-            _tell(
+            _add_status(
                 statuses,
                 StatusCode.ASSIGNMENT_DELAYED,
                 "Assignment delayed due to the configured assignment interval.",
@@ -288,15 +288,15 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             return last
         members = group.members | {member_id: updated}
         configs = self._assignment_configs(group_id)
-        given = self._assign(group, epoch, members, configured, configs, decision)
-        if given is None:
-            _tell(
+        assignments = self._assign(group, epoch, members, configured, configs, decision)
+        if assignments is None:
+            _add_status(
                 statuses,
                 StatusCode.ASSIGNMENT_DELAYED,
                 "Assignment delayed until it is computed.",
             )
             return last
-        return Target(epoch, given[member_id])
+        return Target(epoch, assignments[member_id])
 
     def _assign(
         self,
@@ -310,7 +310,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         """Compute the target assignment of `epoch`. Returns None if that is done off the loop."""
         group_id = group.group_id
         if not configured.is_ready:
-            given: Mapping[str, Tasks] = dict.fromkeys(members, NO_TASKS)
+            assignments: Mapping[str, Tasks] = dict.fromkeys(members, NO_TASKS)
         else:
             spec = StreamsGroupSpec(
                 {
@@ -326,9 +326,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             if spec.work > INLINE_WORK_MAX:
                 self._compute_target(group_id, spec, configured, epoch, decision)
                 return None
-            given = assign(spec)
-        decision.records += self.target_records(group, given, epoch, decision.now_ms)
-        return given
+            assignments = assign(spec)
+        decision.records += self.target_records(group, assignments, epoch, decision.now_ms)
+        return assignments
 
     def _compute_target(
         self,
@@ -345,8 +345,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
                 decision,
                 Compute(
                     lambda: assign(spec),
-                    lambda machine, given, now_ms: machine.streams.assigned(
-                        group_id, given, configured, epoch, now_ms
+                    lambda machine, assignments, now_ms: machine.streams.assigned(
+                        group_id, assignments, configured, epoch, now_ms
                     ),
                 ),
             )
@@ -354,7 +354,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     def assigned(
         self,
         group_id: str,
-        given: Mapping[str, Tasks],
+        assignments: Mapping[str, Tasks],
         configured: ConfiguredTopology,
         epoch: int,
         now_ms: int,
@@ -369,7 +369,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         now = group.configured
         if now is not None and now.subtopologies != configured.subtopologies:
             return decision  # It may contain tasks that no longer exist.
-        kept = {m: tasks for m, tasks in given.items() if m in group.members}
+        kept = {m: tasks for m, tasks in assignments.items() if m in group.members}
         decision.records = self.target_records(group, kept, epoch, now_ms)
         return decision
 
@@ -394,7 +394,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
 
     # --- the response ---
 
-    def _tell_endpoints(
+    def _set_endpoints(
         self,
         request: StreamsGroupHeartbeatRequest,
         response: StreamsGroupHeartbeatResponse,
@@ -410,7 +410,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         if self.groups.get(group.group_id) is group:
             response.endpoint_information_epoch = group.endpoints.epoch
 
-    def _tell_problems(
+    def _add_problem_statuses(
         self,
         response: StreamsGroupHeartbeatResponse,
         group: StreamsGroup,
@@ -432,9 +432,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
                 )
                 if effect is not None:
                     decision.effects.append(effect)
-            _tell(statuses, problem.code, detail)
+            _add_status(statuses, problem.code, detail)
         if group.shutdown_member_id is not None:
-            _tell(
+            _add_status(
                 statuses,
                 StatusCode.SHUTDOWN_APPLICATION,
                 f"Streams group member {group.shutdown_member_id} encountered a fatal error and "
@@ -483,7 +483,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:
         """See `GroupsOfType`."""
         if key[0] == INITIAL_DELAY:
-            self._delay_over(key[1], decision)
+            self._delay_expired(key[1], decision)
             return
         group = self.groups.get_of(StreamsGroup, key[1])
         member = group.members.get(key[2]) if group is not None else None
@@ -492,7 +492,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         if key[0] != REBALANCE or member.state is MemberState.UNREVOKED_TASKS:
             self.fence(group, [member], decision)
 
-    def _delay_over(self, group_id: str, decision: DecisionBuilder) -> None:
+    def _delay_expired(self, group_id: str, decision: DecisionBuilder) -> None:
         """Assign the tasks of a new group that has waited long enough for more members."""
         self._delayed.discard(group_id)
         group = self.groups.get_of(StreamsGroup, group_id)
@@ -542,11 +542,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         return describe(self.groups.find_of(StreamsGroup, group_id))
 
 
-def _tell(statuses: list[Status], code: StatusCode, detail: str) -> None:
+def _add_status(statuses: list[Status], code: StatusCode, detail: str) -> None:
     statuses.append(Status(status_code=code, status_detail=detail))
 
 
-def _tell_tasks(response: StreamsGroupHeartbeatResponse, held: HeldTasks) -> None:
+def _set_tasks(response: StreamsGroupHeartbeatResponse, held: HeldTasks) -> None:
     response.active_tasks = _ids({s: list(epochs) for s, epochs in held.active.items()})
     response.standby_tasks = _ids(held.standby)
     response.warmup_tasks = _ids(held.warmup)

@@ -35,7 +35,7 @@ class InternalTopics:
     """The requested internal topics of the groups of one partition."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, dict[str, int]] = {}
+        self._requested: dict[str, dict[str, int]] = {}
         """The time until which the broker works on each topic, by group."""
         self._failed: dict[str, dict[str, _Failure]] = {}
         """The reason why each topic was not created, by group."""
@@ -45,7 +45,7 @@ class InternalTopics:
     ) -> CreateInternalTopics | None:
         """Request those topics of `missing` that may be requested now. Returns None if there are
         none."""
-        asked = self._asked.setdefault(group_id, {})
+        asked = self._requested.setdefault(group_id, {})
         failed = self._failed.get(group_id, {})
         new = [
             topic
@@ -63,7 +63,7 @@ class InternalTopics:
     ) -> None:
         """Apply the result of an effect. `refused` has the reasons why topics could not be
         created."""
-        asked = self._asked.get(effect.group_id, {})
+        asked = self._requested.get(effect.group_id, {})
         for topic in effect.topics:
             asked.pop(topic.name, None)
         until_ms = now_ms + effect.timeout_ms
@@ -88,6 +88,6 @@ class InternalTopics:
 
     def keep_only(self, groups: Collection[str]) -> None:
         """Forget groups that no longer exist."""
-        for of_groups in (self._asked, self._failed):
+        for of_groups in (self._requested, self._failed):
             for group_id in [g for g in of_groups if g not in groups]:
                 del of_groups[group_id]

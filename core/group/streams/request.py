@@ -129,25 +129,25 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def said_by(request: StreamsGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
+def member_updates(request: StreamsGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
     """Return the fields of the member that the request sets. The others stay as they are."""
-    said: dict[str, Any] = {
+    updates: dict[str, Any] = {
         "client_id": client.client_id[:STRING_BYTES_MAX],
         "client_host": client.client_host,
     }
     if request.rack_id is not None:
-        said["rack_id"] = request.rack_id
+        updates["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
-        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        updates["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     if request.topology is not None:
-        said["topology_epoch"] = request.topology.epoch
+        updates["topology_epoch"] = request.topology.epoch
     if request.process_id is not None:
-        said["process_id"] = request.process_id
+        updates["process_id"] = request.process_id
     if request.client_tags is not None:
-        said["client_tags"] = {tag.key: tag.value for tag in request.client_tags}
+        updates["client_tags"] = {tag.key: tag.value for tag in request.client_tags}
     if request.user_endpoint is not None:
-        said["endpoint"] = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
-    return said
+        updates["endpoint"] = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
+    return updates
 
 
 def owned_by(request: StreamsGroupHeartbeatRequest) -> Tasks | None:

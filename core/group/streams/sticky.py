@@ -82,14 +82,14 @@ class _Process(Struct):
     """The number of tasks of each member."""
     tasks: set[Task] = field(default_factory=set[Task])
     """The tasks of all members."""
-    given: int = 0
+    task_count: int = 0
     """The number of tasks of all members."""
     by_load: PriorityQueue[_Thread] | None = None
 
     @property
     def load(self) -> float:
         """The number of tasks per member."""
-        return self.given / len(self.counts)
+        return self.task_count / len(self.counts)
 
 
 class _Share:
@@ -100,7 +100,7 @@ class _Share:
         self._tasks, self._members = tasks, members
         self.of_each = -(-tasks // members) if members else 0
 
-    def given(self, count: int) -> None:
+    def note_assigned(self, count: int) -> None:
         """Note that a member now has `count` tasks."""
         if count == self.of_each:
             self._members -= 1
@@ -164,14 +164,14 @@ class _Assignment:
         left: list[Task] = []
         for task in sorted(self._active_tasks, key=_by_partition):
             member_id = self._had_active.get(task)
-            if member_id is None or not self._may_have(member_id, self._active_share):
+            if member_id is None or not self._has_capacity(member_id, self._active_share):
                 left.append(task)
             else:
                 self._give_active(member_id, task)
         new: list[Task] = []
         for task in left:
             member_id = self._least_loaded(self._had_standby.get(task, ()), None)
-            if member_id is None or not self._may_have(member_id, self._active_share):
+            if member_id is None or not self._has_capacity(member_id, self._active_share):
                 new.append(task)
             else:
                 self._give_active(member_id, task)
@@ -179,17 +179,17 @@ class _Assignment:
         for task in sorted(new, key=_by_subtopology):
             process = queue.poll()
             count = self._give_least_loaded(process, task, self._active)
-            self._active_share.given(count)
-            self._share.given(count)
+            self._active_share.note_assigned(count)
+            self._share.note_assigned(count)
             queue.add(process)
 
-    def _may_have(self, member_id: str, share: _Share) -> bool:
+    def _has_capacity(self, member_id: str, share: _Share) -> bool:
         return self._process_of[member_id].counts[member_id] < share.of_each
 
     def _give_active(self, member_id: str, task: Task) -> None:
         count = self._give(member_id, task, self._active)
-        self._active_share.given(count)
-        self._share.given(count)
+        self._active_share.note_assigned(count)
+        self._share.note_assigned(count)
 
     # Standby tasks
 
@@ -197,11 +197,11 @@ class _Assignment:
         left: list[_Missing] = []
         for task in sorted(self._stateful_tasks, key=_by_partition, reverse=True):
             for missing in range(self._standby_replicas, 0, -1):
-                member_id = self._who_knows(task)
+                member_id = self._previous_member(task)
                 if member_id is None:
                     left.append(_Missing(task, missing))
                     break
-                self._share.given(self._give(member_id, task, self._standby))
+                self._share.note_assigned(self._give(member_id, task, self._standby))
         left.sort(key=lambda each: _by_subtopology(each.task), reverse=True)
         queue = PriorityQueue(_load, self._processes)
         for task, missing in left:
@@ -209,17 +209,17 @@ class _Assignment:
                 if not self._give_standby(queue, task):
                     break
 
-    def _who_knows(self, task: Task) -> str | None:
+    def _previous_member(self, task: Task) -> str | None:
         """Return a member that had the task or its standby, and may have its standby now."""
         member_id = self._had_active.get(task)
         if (
             member_id is not None
             and task not in self._process_of[member_id].tasks
-            and self._may_have(member_id, self._share)
+            and self._has_capacity(member_id, self._share)
         ):
             return member_id
         member_id = self._least_loaded(self._had_standby.get(task, ()), task)
-        if member_id is not None and self._may_have(member_id, self._share):
+        if member_id is not None and self._has_capacity(member_id, self._share):
             return member_id
         return None
 
@@ -232,7 +232,7 @@ class _Assignment:
             process = queue.poll()
             passed.append(process)
             if task not in process.tasks:
-                self._share.given(self._give_least_loaded(process, task, self._standby))
+                self._share.note_assigned(self._give_least_loaded(process, task, self._standby))
                 found = True
         for process in reversed(passed):
             queue.add(process)
@@ -286,7 +286,7 @@ def _add(
     kind[member_id].setdefault(task.subtopology_id, set()).add(task.partition)
     process.tasks.add(task)
     count = process.counts[member_id] = process.counts[member_id] + 1
-    process.given += 1
+    process.task_count += 1
     return count
 
 
