@@ -70,7 +70,7 @@ def explain_denied(question: Question, rules: list[AclBinding]) -> Explanation:
         for rule in rules
         if any(
             (pattern, pattern_type) == (rule.resource_name, rule.pattern_type)
-            for pattern, pattern_type, _ in acls.about(kind, name)
+            for pattern, pattern_type, _ in acls.matching(kind, name)
         )
         and rule.resource_type == kind
     ]
