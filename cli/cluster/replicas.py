@@ -93,7 +93,7 @@ async def ask_latest(
     limit_ms = admin.config.pk_straggler_timeout_ms
     limit_ms = _ANSWER_MS if limit_ms < 0 else limit_ms
     limit_s = limit_ms / 1000
-    for broker in await admin.together.ask(by_broker, ask, then_s=limit_s, first_s=limit_s):
+    for broker in await admin.fan_out.ask(by_broker, ask, others_s=limit_s, first_answer_s=limit_s):
         node = admin.cluster.node(broker)
         failed[broker] = Straggler(broker, node.address if node else "?", limit_ms)
 

@@ -253,8 +253,8 @@ class Collector:
             return True
 
         # A broker that did not answer this request gets no other requests that could take as long.
-        limits = {"then_s": _ANSWER_S, "first_s": _ANSWER_S}
-        self.silent |= await self.admin.together.ask(self.live, ask, **limits)
+        limits = {"others_s": _ANSWER_S, "first_answer_s": _ANSWER_S}
+        self.silent |= await self.admin.fan_out.ask(self.live, ask, **limits)
 
     async def _quorum(self) -> None:
         before = now_ms()

@@ -262,10 +262,10 @@ async def explain(error: BaseException) -> BaseException:
     failures = found.failures if isinstance(found, NoBrokers) else [found]
     for failure in failures:
         if isinstance(failure, ConnectFailed) and failure.reached and not failure.certain:
-            from pk.net.client.probe import BY_CONFIG, what_listens
+            from pk.net.client.probe import BY_CONFIG, describe_server
 
             host, _, port = failure.address.rpartition(":")
-            said = await what_listens(host.strip("[]"), int(port))
+            said = await describe_server(host.strip("[]"), int(port))
             failure.reason = said or failure.reason
             failure.by_config = said in BY_CONFIG
     return error
@@ -274,13 +274,13 @@ async def explain(error: BaseException) -> BaseException:
 async def _explain_silence(error: Unanswered) -> NoBrokers | None:
     """The error if none of the nodes that did not answer is a broker; None if one of them may
     be."""
-    from pk.net.client.probe import who_is_silent
+    from pk.net.client.probe import describe_silent_server
 
     failures: list[ConnectFailed] = []
     for node in error.nodes:
         if node.node_id >= 0:
             return None
-        said = await who_is_silent(node.host, node.port, error.waited_ms / 2000)
+        said = await describe_silent_server(node.host, node.port, error.waited_ms / 2000)
         if said is None:
             return None
         failures.append(ConnectFailed(node.address, said, reached=True))

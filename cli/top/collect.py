@@ -259,8 +259,8 @@ class Collector:
             return True
 
         limit_s = _WHOLE_S if self.needs.whole else _ANSWER_S
-        return frozenset(failed) | await self.admin.together.ask(
-            brokers, one, first_s=limit_s, then_s=_ANSWER_S
+        return frozenset(failed) | await self.admin.fan_out.ask(
+            brokers, one, first_answer_s=limit_s, others_s=_ANSWER_S
         )
 
     async def _topics(self) -> None:

@@ -30,7 +30,7 @@ from pk.net.client.errors import (
     NoBrokers,
     RequestTimedOut,
     Unanswered,
-    is_passing,
+    is_retriable,
 )
 from pk.net.client.metadata import Metadata, TopicInfo
 from pk.net.client.recall import RECALL, Remembered
@@ -455,7 +455,7 @@ class Cluster:
                 try:
                     return await attempt()
                 except (KafkaError, ClientError) as e:
-                    if not self._worth_retrying(e):
+                    if not self._is_retriable(e):
                         raise
                     last = e
                     if on_failure is not None:
@@ -467,9 +467,9 @@ class Cluster:
             raise Unanswered(silent, timeout_ms)
         raise RequestTimedOut(f"{what}: no answer within {timeout_ms:.0f} ms")
 
-    def _worth_retrying(self, error: Exception) -> bool:
+    def _is_retriable(self, error: Exception) -> bool:
         if isinstance(error, KafkaError):
-            return is_passing(error)
+            return is_retriable(error)
         if isinstance(error, ConnectFailed | NoBrokers):
             return self.reached_once
         return isinstance(error, Disconnected | RequestTimedOut)

@@ -12,7 +12,7 @@ from pk.net.client.admin_operations.base import by_topic
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer_group import ConsumerProtocolGroup
-from pk.net.client.errors import ClientError, is_passing
+from pk.net.client.errors import ClientError, is_retriable
 from pk.net.client.group import Group, Membership
 from pk.net.client.results import OffsetAndMetadata
 from pk.net.client.subscription import PartitionState
@@ -195,7 +195,7 @@ class Commits:
             again = {
                 partition: error
                 for partition, error in refused.items()
-                if not late and self._worth_retrying(asked, partition, error, moved)
+                if not late and self._is_retriable(asked, partition, error, moved)
             }
             failures += [error for partition, error in refused.items() if partition not in again]
             left = {partition: offset for partition, offset in left.items() if partition in again}
@@ -231,7 +231,7 @@ class Commits:
             if p in held and states.get(p) is not held[p]
         }
 
-    def _worth_retrying(
+    def _is_retriable(
         self,
         asked: _Asked,
         partition: TopicPartition,
@@ -246,7 +246,7 @@ class Commits:
             return moved and partition in asked.held
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and asked.best_effort:
             return False
-        return is_passing(error)
+        return is_retriable(error)
 
     def _before_next_attempt(self, errors: Iterable[KafkaError | ClientError]) -> None:
         """Prepare for another attempt, so that it does not fail for the same reason."""

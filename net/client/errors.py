@@ -75,8 +75,8 @@ class Disconnected(ClientError):
 class TlsRefused(Disconnected):
     """The peer ended TLS. `reason` is a phrase that says why."""
 
-    def __init__(self, who: str, reason: str) -> None:
-        super().__init__(f"{who}: {reason}")
+    def __init__(self, peer: str, reason: str) -> None:
+        super().__init__(f"{peer}: {reason}")
         self.reason = reason
 
 
@@ -91,9 +91,9 @@ class Unanswered(RequestTimedOut):
 
     def __init__(self, nodes: "Sequence[Node]", waited_ms: float) -> None:
         named = [f"{n.node_id} at {n.address}" for n in nodes if n.node_id >= 0]
-        who = [f"broker{'s'[: len(named) != 1]} {', '.join(named)}"] if named else []
-        who += [n.address for n in nodes if n.node_id < 0]
-        super().__init__(f"{' and '.join(who)} did not answer within {waited_ms / 1000:g} s")
+        brokers = [f"broker{'s'[: len(named) != 1]} {', '.join(named)}"] if named else []
+        brokers += [n.address for n in nodes if n.node_id < 0]
+        super().__init__(f"{' and '.join(brokers)} did not answer within {waited_ms / 1000:g} s")
         self.nodes = tuple(nodes)
         self.waited_ms = waited_ms
 
@@ -116,8 +116,8 @@ class ControllerSilent(RequestTimedOut):
     `default.api.timeout.ms`, and may still take effect."""
 
     def __init__(self, nodes: "Sequence[Node]", waited_ms: float, *, changes: bool = False) -> None:
-        way = ", ".join(node.who for node in nodes)
-        asked = f", asked through {way}" if way else ""
+        names = ", ".join(node.who for node in nodes)
+        asked = f", asked through {names}" if names else ""
         super().__init__(f"the controller did not answer within {waited_ms / 1000:g} s{asked}")
         self.nodes = tuple(nodes)
         self.changes = changes
@@ -135,7 +135,7 @@ class ControllerDown(ClientError):
         self.step = step
 
 
-class NotUp(KafkaError):
+class BrokerDown(KafkaError):
     """The broker with a requested id is down: no other broker can answer for it."""
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ COORDINATOR_MOVED: Final = (
 """The errors after which a group's coordinator must be looked up again."""
 
 
-def is_passing(error: KafkaError) -> bool:
+def is_retriable(error: KafkaError) -> bool:
     """Return whether the same request may succeed later, even if its broker is down now."""
     return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
 

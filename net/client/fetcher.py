@@ -28,7 +28,7 @@ from pk.core.wire.messages.fetch import (
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import ClientError, is_passing
+from pk.net.client.errors import ClientError, is_retriable
 from pk.net.client.subscription import Chunk, PartitionState
 
 FETCH: Final = 1
@@ -220,7 +220,7 @@ class BrokerFetcher:
                 for state in states:
                     state.preferred_replica = -1
                 fetcher.events.want_metadata()
-                if isinstance(e, KafkaError) and not is_passing(e):
+                if isinstance(e, KafkaError) and not is_retriable(e):
                     fetcher.events.on_failure(e)
                 await trio.sleep(self.config.retry_backoff_ms / 1000)
 
@@ -295,7 +295,7 @@ class BrokerFetcher:
         if response.error_code:
             self.session.reset()
             error = KafkaError(response.error_code, f"Fetch from broker {self.node_id}")
-            if not is_passing(error):
+            if not is_retriable(error):
                 raise error
             return
         if version >= 7:

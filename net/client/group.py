@@ -41,7 +41,7 @@ from pk.net.client.assignment.assignors import Assignor, RebalanceProtocol
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import COORDINATOR_MOVED, ClientError, is_passing
+from pk.net.client.errors import COORDINATOR_MOVED, ClientError, is_retriable
 from pk.net.client.steps import Step, StepKind, Steps
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -429,7 +429,7 @@ class Group:
             self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
             return
         except KafkaError as e:
-            if not is_passing(e):
+            if not is_retriable(e):
                 raise
             self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
             return

@@ -24,7 +24,7 @@ from pk.net.client.admin_operations.topics import TopicOperations
 from pk.net.client.answers import Answers
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import AdminConfig, ConsumerConfig, duration_ms
-from pk.net.client.errors import ClientError, LogTruncated, NoOffset, is_passing
+from pk.net.client.errors import ClientError, LogTruncated, NoOffset, is_retriable
 from pk.net.client.results import EARLIEST, LATEST, IsolationLevel, OffsetAndMetadata
 from pk.net.client.subscription import PartitionState
 
@@ -36,7 +36,7 @@ _ROUND_RETRIES: Final = 2
 _STRAGGLER_MS: Final = 1000
 """How long a round waits for a leader once another has answered."""
 
-_NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_UNKNOWN_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class Lookup(TopicOperations, GroupOperations):
@@ -66,7 +66,7 @@ class Lookup(TopicOperations, GroupOperations):
 def _passing(error: Exception) -> bool:
     """Return whether a retry may have a different result."""
     if isinstance(error, KafkaError):
-        return is_passing(error) and error.code not in _NOT_THERE
+        return is_retriable(error) and error.code not in _UNKNOWN_TOPIC
     return isinstance(error, ClientError)
 
 

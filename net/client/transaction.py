@@ -29,7 +29,7 @@ from pk.net.client.errors import (
     ClientError,
     NoTransaction,
     TransactionOutcomeUnknown,
-    is_passing,
+    is_retriable,
 )
 from pk.net.client.results import CoordinatorType, GroupMetadata, OffsetAndMetadata
 
@@ -227,7 +227,7 @@ class Transactions:
             except (KafkaError, ClientError, ProtocolError) as e:
                 # A transient error does not reveal the outcome of an earlier attempt, nor even of
                 # this one: a coordinator that moves may have written the commit before.
-                refused = isinstance(e, KafkaError) and not is_passing(e)
+                refused = isinstance(e, KafkaError) and not is_retriable(e)
                 if refused or not (self.commit_sent or isinstance(e, ClientError)):
                     self.commit_sent = False
                     raise
@@ -255,7 +255,7 @@ class Transactions:
         try:
             await self._ask("EndTxn", lambda c: self._end(c, commit=True))
         except KafkaError as e:
-            self.commit_sent = is_passing(e)
+            self.commit_sent = is_retriable(e)
             raise
         self._left_open = self.commit_sent = False
 

@@ -26,7 +26,7 @@ from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import AdminConfig, ConsumerConfig, parse
 from pk.net.client.connection import Connection
-from pk.net.client.errors import ClientError, is_passing
+from pk.net.client.errors import ClientError, is_retriable
 from pk.net.client.subscription import Chunk
 from pk.spark.connections import connections
 from pk.spark.errors import DataLost
@@ -330,5 +330,5 @@ class RangeFetch:
 
 def _passing(error: Exception) -> bool:
     if isinstance(error, KafkaError):
-        return is_passing(error)
+        return is_retriable(error)
     return isinstance(error, ClientError)

@@ -30,7 +30,7 @@ from pk.core.wire.messages.produce import (
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ProducerConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import ClientError, is_passing
+from pk.net.client.errors import ClientError, is_retriable
 from pk.net.client.transaction import Transactions
 
 _PRODUCE: Final = 0
@@ -183,7 +183,7 @@ class Publisher:
         except (ClientError, ProtocolError) as e:
             self._problem = e
         except KafkaError as e:
-            if is_passing(e):
+            if is_retriable(e):
                 self._problem = e
             else:
                 self._fatal = e

@@ -21,7 +21,7 @@ from pk.net.client.answers import Answers
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import AdminConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import NotUp, Straggler, Unanswered
+from pk.net.client.errors import BrokerDown, Straggler, Unanswered
 from pk.net.client.results import Node
 
 HANGING = 2
@@ -74,13 +74,13 @@ def test_a_broker_that_is_not_up_is_not_asked_again() -> None:
 
     async def route(todo: list[str]) -> Any:
         rounds.append(todo)
-        return {}, {"a": NotUp()}
+        return {}, {"a": BrokerDown()}
 
     async def main() -> Answers[str, Any]:
         return await admin()._batches(["a"], route, ask)
 
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert isinstance(answers.errors["a"], NotUp) and rounds == [["a"]]
+    assert isinstance(answers.errors["a"], BrokerDown) and rounds == [["a"]]
 
 
 def test_brokers_asked_by_id_answer_for_themselves() -> None:

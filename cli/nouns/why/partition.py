@@ -293,7 +293,7 @@ def _controller_clock(quorum: r.QuorumDescription | None) -> int | None:
 async def _directories(admin: Admin, live: Iterable[int]) -> Dirs:
     """The log directories of the brokers that answer. A broker that does not answer is remembered,
     and gets less time for the next request."""
-    limits = {"then_s": _ANSWER_S, "first_s": _ANSWER_S}
+    limits = {"others_s": _ANSWER_S, "first_answer_s": _ANSWER_S}
     found: Answers[int, tuple[r.LogDirDescription, ...]] = Answers()
 
     async def ask(broker: int) -> bool:
@@ -303,7 +303,7 @@ async def _directories(admin: Admin, live: Iterable[int]) -> Dirs:
         found.update(answers)
         return True
 
-    await admin.together.ask(live, ask, **limits)
+    await admin.fan_out.ask(live, ask, **limits)
     return found
 
 

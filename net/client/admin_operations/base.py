@@ -19,34 +19,34 @@ from pk.net.client.cluster import CONTROLLERS, Backoff, Cluster
 from pk.net.client.config import AdminConfig
 from pk.net.client.connection import Connection
 from pk.net.client.errors import (
+    BrokerDown,
     ClientError,
     ConnectFailed,
     ControllerDown,
     ControllerSilent,
     Disconnected,
     NoBrokers,
-    NotUp,
     RequestTimedOut,
     Straggler,
     Unanswered,
     UnknownPartition,
-    is_passing,
+    is_retriable,
 )
+from pk.net.client.fan_out import FanOut
 from pk.net.client.results import CoordinatorType, Node
-from pk.net.client.together import Together
 
 Failure = Exception
 """The error that an item may have instead of a result: `KafkaError`, `ClientError` or
 `ProtocolError`."""
 
 FAILURES: Final = (KafkaError, ClientError, ProtocolError)
-_LOOK_S: Final = 2.0
+_LISTED_CHECK_S: Final = 2.0
 """How often to ask other brokers whether a broker that does not answer has left the cluster."""
 
-_DOWN_S: Final = 0.5
+_DOWN_CHECK_S: Final = 0.5
 """How often, while waiting for the controller, to check whether it is known to be down."""
 
-_ASIDE_S: Final = 1.0
+_RESPONSE_S: Final = 1.0
 """How long a broker may take to answer a request that needs no other node. A slower broker is
 assumed to hang."""
 
@@ -57,15 +57,15 @@ limit applies even to changes, which do wait for stragglers."""
 _UNKNOWN_ATTEMPTS: Final = 3
 """How many attempts a topic that is unknown gets: a broker may not know a new topic yet."""
 
-_ASK_COORDINATOR_AGAIN: Final = (
+_COORDINATOR_MOVED: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
-_NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_UNKNOWN_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 # Transient errors that are returned at once.
-_SETTLED: Final = (
+_FINAL: Final = (
     ErrorCode.ELECTION_NOT_NEEDED,
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -103,11 +103,11 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return grouped
 
 
-async def _before(
-    ask: Callable[[], Awaitable[R]], over: Callable[[], Awaitable[None]]
+async def _race(
+    ask: Callable[[], Awaitable[R]], interrupt: Callable[[], Awaitable[None]]
 ) -> tuple[R, ...]:
-    """Return a tuple with the result of `ask`, empty if `over` returns first. Raises what `ask`
-    raises."""
+    """Return a tuple with the result of `ask`, empty if `interrupt` returns first. Raises what
+    `ask` raises."""
     answers: list[R] = []
     errors: list[Exception] = []
 
@@ -120,7 +120,7 @@ async def _before(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
-        await over()
+        await interrupt()
         nursery.cancel_scope.cancel()
     if errors:
         raise errors[0]
@@ -135,7 +135,7 @@ class AdminBase:
         """Connections, metadata, and `request()` for APIs that no operation covers."""
 
         self.config = config
-        self.together = Together(cluster)
+        self.fan_out = FanOut(cluster)
         self.controller_down: Callable[[], ControllerDown | None] | None = None
         """A function that returns why the controller cannot answer, or None if this machine does
         not know. It is called while waiting for the controller."""
@@ -159,62 +159,64 @@ class AdminBase:
         """Ask the controller, and the new one if the controller has moved."""
 
         async def attempt() -> R:
-            return await self._while_there(await self.cluster.controller(), ask, purpose)
+            return await self._ask_while_listed(await self.cluster.controller(), ask, purpose)
 
         def moved(error: Exception) -> None:
             self.cluster.metadata.controller_id = -1
 
         try:
-            return await self._unless_down(lambda: self._retry(attempt, "the controller", moved))
+            return await self._unless_controller_down(
+                lambda: self._retry(attempt, "the controller", moved)
+            )
         except Unanswered as e:
-            raise await self._who_hangs(e) from None
+            raise await self._attribute_timeout(e) from None
 
-    async def _unless_down(self, ask: Callable[[], Awaitable[R]]) -> R:
+    async def _unless_controller_down(self, ask: Callable[[], Awaitable[R]]) -> R:
         """Return the result of `ask`, which needs the controller. Raises what `ask` raises, and
         ControllerDown as soon as the controller is known to be down."""
         self.awaiting_controller += 1
         try:
-            return await self._told_if_down(ask)
+            return await self._until_controller_down(ask)
         finally:
             self.awaiting_controller -= 1
 
-    async def _told_if_down(self, ask: Callable[[], Awaitable[R]]) -> R:
+    async def _until_controller_down(self, ask: Callable[[], Awaitable[R]]) -> R:
         down = self.controller_down
         if down is None:
             return await ask()
         if (found := down()) is not None:
             raise found
 
-        async def known() -> None:
+        async def until_down() -> None:
             nonlocal found
             while found is None:
-                await trio.sleep(_DOWN_S)
+                await trio.sleep(_DOWN_CHECK_S)
                 found = down()
 
-        for answer in await _before(ask, known):
+        for answer in await _race(ask, until_down):
             return answer
         assert found is not None
         raise ControllerDown(found.why, found.step, asked=True)
 
-    async def _who_hangs(self, error: Unanswered) -> RequestTimedOut:
+    async def _attribute_timeout(self, error: Unanswered) -> RequestTimedOut:
         """Return the error to raise for an unanswered change that the controller makes. The
         controller is to blame if the brokers that forward requests to it answer other requests."""
         for node in error.nodes:
-            if node.node_id < 0 or not await self._answers(node.node_id):
+            if node.node_id < 0 or not await self._responds(node.node_id):
                 return error
         return ControllerSilent(error.nodes, error.waited_ms, changes=True)
 
-    async def _answers(self, node_id: int) -> bool:
+    async def _responds(self, node_id: int) -> bool:
         """Return whether a broker answers a request that needs no other node."""
         from pk.core.wire.messages.metadata import MetadataRequest
 
-        with trio.move_on_after(_ASIDE_S), suppress(*FAILURES):
+        with trio.move_on_after(_RESPONSE_S), suppress(*FAILURES):
             request = MetadataRequest(topics=[])
             await self.cluster.request(request, node_id=node_id, purpose=CONTROLLERS)
             return True
         return False
 
-    async def _in_time(self, ask: Callable[[], Awaitable[R]]) -> R:
+    async def _within_straggler_timeout(self, ask: Callable[[], Awaitable[R]]) -> R:
         """Return the result of `ask`, which only the controller can answer and which changes
         nothing.
 
@@ -223,10 +225,10 @@ class AdminBase:
         """
         limit_ms = self.config.pk_straggler_timeout_ms
         if limit_ms < 0 or self.thorough:
-            return await self._unless_down(ask)
+            return await self._unless_controller_down(ask)
         silent: list[Node] = []
 
-        async def late() -> None:
+        async def until_late() -> None:
             nonlocal silent
             await trio.sleep(limit_ms / 1000)
             silent = self.cluster.silent(limit_ms / 2000)
@@ -235,11 +237,11 @@ class AdminBase:
             except FAILURES:
                 await trio.sleep_forever()
 
-        for answer in await _before(lambda: self._unless_down(ask), late):
+        for answer in await _race(lambda: self._unless_controller_down(ask), until_late):
             return answer
         raise ControllerSilent(silent, limit_ms)
 
-    async def _while_there(
+    async def _ask_while_listed(
         self, node_id: int, ask: Callable[[Connection], Awaitable[R]], purpose: str
     ) -> R:
         """Ask a broker, and give up when the cluster no longer lists it: a broker that hangs with
@@ -248,18 +250,18 @@ class AdminBase:
         Raises what `ask` raises, and Disconnected if the broker is no longer listed.
         """
 
-        async def gone() -> None:
+        async def until_unlisted() -> None:
             while True:
-                await trio.sleep(_LOOK_S)
+                await trio.sleep(_LISTED_CHECK_S)
                 with suppress(*FAILURES):
                     await self.cluster.refresh(())
                     if node_id not in self.cluster.metadata.brokers:
                         return
 
-        async def ask_it() -> R:
+        async def ask_broker() -> R:
             return await ask(await self.cluster.connection(node_id, purpose))
 
-        for answer in await _before(ask_it, gone):
+        for answer in await _race(ask_broker, until_unlisted):
             return answer
         raise Disconnected(f"broker {node_id} did not answer, and is no longer in the cluster")
 
@@ -305,12 +307,12 @@ class AdminBase:
                 asked = {item: node_id for node_id, items in routed[0].items() for item in items}
                 await self._ask_all(routed, ask, answers, patient=changes)
                 errors = {i: answers.errors[i] for i in remaining if i in answers.errors}
-                remaining = [i for i, e in errors.items() if self._worth_retrying(e, attempts)]
+                remaining = [i for i, e in errors.items() if self._is_retriable(e, attempts)]
                 if not waits and trio.current_time() - started >= _LEADERLESS_S:
                     remaining = [i for i in remaining if not _lacks_leader(errors[i])]
                 if on_failure is not None:
                     for item, error in errors.items():
-                        if isinstance(error, Straggler) or self._worth_retrying(error, attempts):
+                        if isinstance(error, Straggler) or self._is_retriable(error, attempts):
                             on_failure(item, error)
         return answers.of(order, lambda item: self._unanswered(asked.get(item)))
 
@@ -348,19 +350,19 @@ class AdminBase:
             return True
 
         limit_ms = self.config.pk_straggler_timeout_ms
-        then_s = float("inf") if patient or limit_ms < 0 else limit_ms / 1000
-        for node_id in await self.together.ask(routed[0], ask_one, then_s=then_s):
+        others_s = float("inf") if patient or limit_ms < 0 else limit_ms / 1000
+        for node_id in await self.fan_out.ask(routed[0], ask_one, others_s=others_s):
             node = self.cluster.node(node_id)
             late = Straggler(node_id, node.address if node else "?", limit_ms)
             answers.update(Answers((item, late) for item in routed[0][node_id]))
 
-    def _worth_retrying(self, error: Exception, attempts: int) -> bool:
+    def _is_retriable(self, error: Exception, attempts: int) -> bool:
         if isinstance(error, KafkaError):
-            if error.code in _SETTLED or isinstance(error, NotUp):
+            if error.code in _FINAL or isinstance(error, BrokerDown):
                 return False
-            if error.code in _NOT_THERE:
+            if error.code in _UNKNOWN_TOPIC:
                 return attempts < _UNKNOWN_ATTEMPTS
-            return is_passing(error)
+            return is_retriable(error)
         if isinstance(error, Straggler):
             return self.thorough
         return isinstance(error, ClientError) and not isinstance(error, NoBrokers)
@@ -443,7 +445,7 @@ class AdminBase:
 
         def moved(key: str, error: Exception) -> None:
             lost = isinstance(error, ConnectFailed | ClientError)
-            if lost or (isinstance(error, KafkaError) and error.code in _ASK_COORDINATOR_AGAIN):
+            if lost or (isinstance(error, KafkaError) and error.code in _COORDINATOR_MOVED):
                 self.cluster.forget_coordinator(key, type)
 
         return await self._batches(keys, route, ask, moved, changes=changes)

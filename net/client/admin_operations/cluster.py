@@ -173,10 +173,10 @@ class ClusterOperations(AdminBase):
         request = DescribeQuorumRequest(topics=[topic])
 
         async def ask(connection: Connection) -> Any:
-            aside = await self.cluster.connection_to(connection.node, CONTROLLERS)
-            return await aside.request(request)
+            separate = await self.cluster.connection_to(connection.node, CONTROLLERS)
+            return await separate.request(request)
 
-        response = await self._in_time(
+        response = await self._within_straggler_timeout(
             lambda: self._retry(lambda: self.cluster.ask_any(ask), "DescribeQuorum")
         )
         check(response, "DescribeQuorum")

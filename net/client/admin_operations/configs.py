@@ -8,7 +8,7 @@ from pk.net.client import results as r
 from pk.net.client.admin_operations.base import AdminBase, Failure, Routed, check, failure
 from pk.net.client.answers import Answers
 from pk.net.client.connection import Connection
-from pk.net.client.errors import NotUp, RequestTimedOut, Unanswered
+from pk.net.client.errors import BrokerDown, RequestTimedOut, Unanswered
 
 _INCREMENTAL_ALTER_CONFIGS = 44
 _LIST_CONFIG_RESOURCES = 74
@@ -89,14 +89,14 @@ class ConfigOperations(AdminBase):
                 return await self._write_whole_configs(connection, asked, validate_only)
             return await _alter_incrementally(connection, asked, validate_only)
 
-        answers = await self._unless_down(
+        answers = await self._unless_controller_down(
             lambda: self._batches(listed, self._route_changes, ask, changes=True)
         )
         named: dict[tuple[Any, ...], RequestTimedOut] = {}
         for resource, error in answers.errors.items():
             if isinstance(error, Unanswered):
                 if error.nodes not in named:
-                    named[error.nodes] = await self._who_hangs(error)
+                    named[error.nodes] = await self._attribute_timeout(error)
                 answers.errors[resource] = named[error.nodes]
         return answers
 
@@ -208,7 +208,7 @@ class ConfigOperations(AdminBase):
                 if self.cluster.node(node_id) is None:
                     await self.cluster.refresh(())
                 if self.cluster.node(node_id) is None:
-                    failed[resource] = NotUp()
+                    failed[resource] = BrokerDown()
                     continue
             else:
                 failed[resource] = KafkaError(

@@ -190,7 +190,7 @@ class PartitionOperations(AdminBase):
             check(response, "ListPartitionReassignments")
             return response
 
-        response = await self._in_time(lambda: self._controller(ask, CONTROLLERS))
+        response = await self._within_straggler_timeout(lambda: self._controller(ask, CONTROLLERS))
         return {
             TopicPartition(t.name, p.partition_index): r.Reassignment(
                 tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)

@@ -185,7 +185,9 @@ class TopicOperations(AdminBase):
             return response
 
         if validate_only:
-            response = await self._in_time(lambda: self._controller(ask, CONTROLLERS))
+            response = await self._within_straggler_timeout(
+                lambda: self._controller(ask, CONTROLLERS)
+            )
         else:
             response = await self._controller(ask)
         self._forget(t.name for t in new)
@@ -331,7 +333,9 @@ class TopicOperations(AdminBase):
             return response
 
         if validate_only:
-            response = await self._in_time(lambda: self._controller(ask, CONTROLLERS))
+            response = await self._within_straggler_timeout(
+                lambda: self._controller(ask, CONTROLLERS)
+            )
         else:
             response = await self._controller(ask)
         self._forget(topics)

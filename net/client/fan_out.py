@@ -11,14 +11,14 @@ import trio
 
 from pk.net.client.cluster import Cluster
 
-_STILL_SILENT_S: Final = 0.5
+_SILENT_WAIT_S: Final = 0.5
 """How long to wait for a broker that was silent a moment ago."""
 
-_FORGOTTEN_S: Final = 10.0
+_SILENT_FOR_S: Final = 10.0
 """How long a broker counts as silent. After that, it is waited for like any other."""
 
 
-class Together:
+class FanOut:
     """Asks several brokers at once, and remembers silent ones, so that a command with several
     rounds waits for them only once."""
 
@@ -28,7 +28,7 @@ class Together:
 
     def _is_silent(self, node_id: int) -> bool:
         since = self._silent.get(node_id)
-        if since is None or trio.current_time() - since > _FORGOTTEN_S:
+        if since is None or trio.current_time() - since > _SILENT_FOR_S:
             return False
         connection = self._cluster.ready_connection(node_id)
         return connection is None or connection.in_flight > 0
@@ -38,33 +38,34 @@ class Together:
         nodes: Iterable[int],
         ask: Callable[[int], Awaitable[bool]],
         *,
-        then_s: float,
-        first_s: float = float("inf"),
+        others_s: float,
+        first_answer_s: float = float("inf"),
     ) -> frozenset[int]:
         """Run `ask`, which returns whether the broker answered, for each of the nodes. Returns the
         nodes that were given up.
 
-        Waits at most `first_s` for the first answer. Then the others have another `then_s`, or as
-        long as the first took if that is longer, since the whole cluster may be slow.
+        Waits at most `first_answer_s` for the first answer. Then the others have another
+        `others_s`, or as long as the first took if that is longer, since the whole cluster may be
+        slow.
         """
         began = trio.current_time()
         limits = {node_id: trio.CancelScope() for node_id in nodes}
         given_up: set[int] = set()
 
-        def heard() -> None:
+        def shorten_limits() -> None:
             now = trio.current_time()
             for limit in limits.values():
-                limit.deadline = min(limit.deadline, now + max(then_s, now - began))
+                limit.deadline = min(limit.deadline, now + max(others_s, now - began))
 
-        async def one(node_id: int, limit: trio.CancelScope) -> None:
-            wait_s = first_s
-            if then_s < float("inf") and self._is_silent(node_id):
-                wait_s = min(first_s, then_s, _STILL_SILENT_S)
+        async def ask_one(node_id: int, limit: trio.CancelScope) -> None:
+            wait_s = first_answer_s
+            if others_s < float("inf") and self._is_silent(node_id):
+                wait_s = min(first_answer_s, others_s, _SILENT_WAIT_S)
             limit.deadline = min(limit.deadline, began + wait_s)
             with limit:
                 if await ask(node_id):
                     self._silent.pop(node_id, None)
-                    heard()
+                    shorten_limits()
             if limit.cancelled_caught:
                 given_up.add(node_id)
                 if not self._is_silent(node_id):
@@ -72,5 +73,5 @@ class Together:
 
         async with trio.open_nursery() as nursery:
             for node_id, limit in limits.items():
-                nursery.start_soon(one, node_id, limit)
+                nursery.start_soon(ask_one, node_id, limit)
         return frozenset(given_up)
