@@ -22,7 +22,7 @@ _time_is_up: trio.lowlevel.RunVar[float] = trio.lowlevel.RunVar("time_is_up", 0.
 """The time of trio's clock at which the running task must let other tasks run."""
 
 
-def begin_to_run() -> None:
+def reset_budget() -> None:
     """Give the current task a whole budget, because other tasks have run until now."""
     _time_is_up.set(trio.current_time() + BUDGET_MS / 1000)
 
@@ -34,4 +34,4 @@ async def let_others_run() -> None:
     """
     if trio.current_time() >= _time_is_up.get():
         await trio.lowlevel.cancel_shielded_checkpoint()
-        begin_to_run()
+        reset_budget()

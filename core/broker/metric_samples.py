@@ -13,7 +13,7 @@ from pk.core.broker.broker import Broker
 from pk.core.broker.broker_metrics import OTHER, TopicMetrics
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.remote.remote_log_manager import RemoteLogManager
-from pk.core.broker.upkeep.retention import copies
+from pk.core.broker.upkeep.retention import copies_to_remote
 from pk.core.metrics import Metric, Sample
 from pk.core.values import NO_LEADER
 
@@ -218,7 +218,7 @@ async def _remote(broker: Broker, remote: RemoteLogManager) -> list[Metric]:
     """Return the metrics of remote storage: data copied, data read, and data due to be copied."""
     lag_bytes = lag_segments = 0
     for partition in list(broker.data.replicas):
-        if partition.leads and partition.remote is not None and copies(partition):
+        if partition.leads and partition.remote is not None and copies_to_remote(partition):
             due_bytes, due_segments = partition.remote.copy_lag(partition.log)
             lag_bytes += due_bytes
             lag_segments += due_segments

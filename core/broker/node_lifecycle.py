@@ -47,7 +47,7 @@ from pk.core.broker.offload import THREADS_PER_DIRECTORY, is_inline, offload
 from pk.core.broker.peers import Peers
 from pk.core.broker.requests.context import Context, Dispatch
 from pk.core.broker.state import BrokerState
-from pk.core.broker.upkeep.cleaner import Cleaner, Compactor, InThread
+from pk.core.broker.upkeep.cleaner import Cleaner, Compactor, ThreadCompactor
 from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.broker.upkeep.scheduled_tasks import ScheduledTasks
 from pk.core.broker.upkeep.scrubber import Scrubber
@@ -225,7 +225,7 @@ class NodeLifecycle:
         self.broker = self._make_broker(platform, listeners, controller_listeners.served, faults)
         self._scrubber = self._make_scrubber(listeners.peers)
         self._upkeep = ScheduledTasks(self.broker.data.replicas, dirs, config)
-        self._compactor = platform.compactor or InThread(disk)
+        self._compactor = platform.compactor or ThreadCompactor(disk)
         self.newest = MetadataImage(cluster_id=cluster_id)
         """The newest known image; the broker's image may be older."""
         self._cluster_id_known = trio.Event()

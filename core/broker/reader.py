@@ -150,7 +150,7 @@ class Reader:
                 self._remote_found[key] = found
 
         self._remote_found[key] = None
-        await remote.reads.within(remote.reads.fetch_wait_s, fetch)
+        await remote.reads.run_within(remote.reads.fetch_wait_s, fetch)
 
     def end_of(self, partition: Partition) -> int:
         """Return the offset at which this reader must stop."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pk.core.api.registry import Api
 from pk.core.broker.broker_metrics import BrokerMetrics
-from pk.core.broker.loop_time import begin_to_run, let_others_run
+from pk.core.broker.loop_time import let_others_run, reset_budget
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from pk.core.wire.header import RequestHead, frame_response, frame_response_in_steps
 from pk.core.wire.types import EncodeError, Part
@@ -49,7 +49,7 @@ class ReceivedRequest:
 
     async def outcome(self, work: Awaitable[Any]) -> Any:
         """Return the result of `work`, or the error response if it failed."""
-        begin_to_run()
+        reset_budget()
         try:
             return await (work if self.cost is None else self.cost.measured(work))
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)

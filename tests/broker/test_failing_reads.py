@@ -15,7 +15,7 @@ import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.upkeep.cleaner import Cleaner, InThread
+from pk.core.broker.upkeep.cleaner import Cleaner, ThreadCompactor
 from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.errors import ErrorCode
 from pk.core.log.disk import RealDisk, RealFile
@@ -180,7 +180,7 @@ async def test_retention_and_compaction_find_a_failing_disk_as_well() -> None:
             if policy == "delete":
                 await LogRetention(replicas, config).check()
             else:
-                await Cleaner(replicas, lambda c=config: c, InThread(disk)).clean_one()
+                await Cleaner(replicas, lambda c=config: c, ThreadCompactor(disk)).clean_one()
             await is_offline(node, partition)
             assert await fetch(caller, OTHER) == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from pk.core.broker.loop_time import BUDGET_MS, begin_to_run, let_others_run
+from pk.core.broker.loop_time import BUDGET_MS, let_others_run, reset_budget
 
 
 def test_others_run_when_the_time_is_up_and_not_before() -> None:
@@ -34,7 +34,7 @@ def test_others_run_when_the_time_is_up_and_not_before() -> None:
                 await let_others_run()
             assert rounds == ran
             clock.jump(BUDGET_MS / 1000)
-            begin_to_run()
+            reset_budget()
             await let_others_run()
             assert rounds == ran
             nursery.cancel_scope.cancel()

@@ -5,7 +5,7 @@ import trio.testing
 from group.brokers import simulated
 from msgspec.structs import replace
 
-from pk.core.broker.requests.recently_fenced import NAMED_S, RecentlyFencedBrokers
+from pk.core.broker.requests.recently_fenced import RECENT_S, RecentlyFencedBrokers
 from pk.core.meta.image import BrokerImage, Changes, MetadataImage
 
 
@@ -29,10 +29,10 @@ async def test_a_fenced_broker_is_named_for_a_while() -> None:
     assert not recently_fenced.nodes(), "the third was fenced before, who knows when"
     recently_fenced.image_changed(image(b1=False, b2=True, b3=True), ALL)
     assert recently_fenced.nodes() == {2}
-    await trio.sleep(NAMED_S / 2)
+    await trio.sleep(RECENT_S / 2)
     recently_fenced.image_changed(image(b1=False, b2=True, b3=True), Changes())
     assert recently_fenced.nodes() == {2}
-    await trio.sleep(NAMED_S / 2)
+    await trio.sleep(RECENT_S / 2)
     assert not recently_fenced.nodes()
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nodes import caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.upkeep.cleaner import Cleaner, CompactorLost, InThread
+from pk.core.broker.upkeep.cleaner import Cleaner, CompactorLost, ThreadCompactor
 from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.compaction.job import cleanable, make_job
@@ -74,7 +74,9 @@ def test_a_log_that_cannot_be_compacted_is_set_aside(caplog: pytest.LogCaptureFi
             await make_topic(caller, "good", 1, **COMPACTED)
             bad, good = fill(node, "bad"), fill(node, "good")
             disk.odd = "/bad-0/00000000000000000001.log"
-            cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
+            cleaner = Cleaner(
+                node.broker.data.replicas, lambda: node.broker.config, ThreadCompactor(disk)
+            )
             done = [await cleaner.clean_one() for _ in range(4)]
             assert done.count(True) == 1 and not any(done[2:])
             assert good.log.segments.first_dirty_offset == 3
@@ -96,7 +98,9 @@ def test_what_cannot_be_looked_at_is_set_aside_too(caplog: pytest.LogCaptureFixt
                 fill(node, name)
         async with running_node(disk) as node:
             disk.odd = "/bad-0/00000000000000000000.timeindex"
-            cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
+            cleaner = Cleaner(
+                node.broker.data.replicas, lambda: node.broker.config, ThreadCompactor(disk)
+            )
             assert [await cleaner.clean_one() for _ in range(3)] == [True, False, False]
             assert (
                 node.broker.data.replicas.partition("good", 0).log.segments.first_dirty_offset == 3
@@ -133,7 +137,7 @@ async def test_a_log_whose_round_is_given_up_comes_after_the_others() -> None:
     disk = MemoryDisk()
     lost: list[str] = []
 
-    class Losing(InThread):
+    class Losing(ThreadCompactor):
         async def _steps(self, job, bytes_per_s):  # type: ignore[no-untyped-def]
             if job.directory.endswith("/dirtiest-0"):
                 lost.append(job.directory)

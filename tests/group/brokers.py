@@ -24,7 +24,7 @@ from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_client import Client, ControllerClient, Forwarded
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.static_locator import StaticLocator
-from pk.core.broker.loop_time import begin_to_run
+from pk.core.broker.loop_time import reset_budget
 from pk.core.broker.offload import inline
 from pk.core.broker.peers import Channel, PeerLost
 from pk.core.broker.requests.context import Context
@@ -93,7 +93,7 @@ class TestBroker:
             self.broker, api.key, version or api.versions[1], client_host="/127.0.0.1"
         )
         answer = api.handle(context, request)
-        begin_to_run()
+        reset_budget()
         while isinstance(answer, Coroutine):
             try:
                 answer.send(None)

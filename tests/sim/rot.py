@@ -20,7 +20,7 @@ from sim.history import History
 from sim.nodes import SimNode
 
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.upkeep.retention import copies
+from pk.core.broker.upkeep.retention import copies_to_remote
 from pk.core.log.segment import Segment
 from pk.core.record.batch import CorruptBatch, check_crc, iter_headers
 
@@ -156,7 +156,7 @@ def _is_to_be_copied(partition: Partition, segment: Segment) -> bool:
     return (
         partition.leads
         and remote is not None
-        and copies(partition)
+        and copies_to_remote(partition)
         and segment.base_offset > remote.copied_to(partition.log)
     )
 

@@ -35,7 +35,7 @@ from pk.core.broker.remote import deleted_topics, remote_log_manager, tasks
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.broker.replication import remote_log
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.upkeep.retention import copies
+from pk.core.broker.upkeep.retention import copies_to_remote
 from pk.core.log.files import Data
 from pk.core.log.remote.copying import next_to_copy
 from pk.core.log.remote.metadata import (
@@ -540,7 +540,7 @@ class Tiers:
                 continue
             if self._covered(partition, state.log_start_offset) < state.local_log_start_offset:
                 return f"{partition.tp} at {node.host}: its start {state.log_start_offset} is gone"
-            if not copies(partition):
+            if not copies_to_remote(partition):
                 continue
             remote = partition.remote
             if remote is None:
@@ -640,8 +640,8 @@ def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]
         patch.object(tasks, "offload", slow),
         patch.object(remote_log, "offload", slow),
         patch.object(remote_log_manager, "SCAN_S", SCAN_S),
-        patch.object(deleted_topics, "GONE_S", GONE_S),
-        patch.object(deleted_topics, "LATE_S", LATE_S + UNDER_WAY_S),
-        patch.object(deleted_topics, "FORGOTTEN_S", SCAN_S),
+        patch.object(deleted_topics, "DELETION_DELAY_S", GONE_S),
+        patch.object(deleted_topics, "LATE_OBJECTS_S", LATE_S + UNDER_WAY_S),
+        patch.object(deleted_topics, "FORGET_S", SCAN_S),
     ):
         yield

@@ -52,7 +52,7 @@ def _answer(
                     f"invalid name or version of client software: {text!r}",
                 )
         if context.broker.client_metrics is not None:
-            context.broker.client_metrics.introduced(
+            context.broker.client_metrics.set_software(
                 context.connection_id,
                 request.client_software_name,
                 request.client_software_version,

@@ -44,27 +44,27 @@ VERSION_TOPIC_ID: Final = 13
 def with_faults(apis: Iterable[Api], faults: Faults) -> tuple[Api, ...]:
     """Return `apis` with faults injected into their requests, except for the API that adds
     faults."""
-    return tuple(api if api.key == PK_FAULTS else _meeting(api, faults) for api in apis)
+    return tuple(api if api.key == PK_FAULTS else _with_faults(api, faults) for api in apis)
 
 
-def _meeting(api: Api, faults: Faults) -> Api:
+def _with_faults(api: Api, faults: Faults) -> Api:
     handle = api.handle
 
-    def meet(context: Context, request: Any) -> Answer[Any]:
+    def handle_with_faults(context: Context, request: Any) -> Answer[Any]:
         """Handle a request, unless a fault applies to it."""
         if is_exempt(context.client_id) or request is None:
-            return _not_at_once(api, handle(context, request))
-        faults.came(_seen(context, request))
-        met = faults.met_by(api.key, context.client_id)
+            return _parked_if_waiting(api, handle(context, request))
+        faults.record_request(_copy_of(context, request))
+        met = faults.faults_for(api.key, context.client_id)
         if met:
-            return _after(met, api, context, request)
-        return _not_at_once(api, handle(context, request))
+            return _apply(met, api, context, request)
+        return _parked_if_waiting(api, handle(context, request))
 
     # After a delay, the request may still need the connection's buffer, so it must not be parked.
-    return replace(api, handle=meet, waits=False)
+    return replace(api, handle=handle_with_faults, waits=False)
 
 
-def _not_at_once(api: Api, answer: Any) -> Any:
+def _parked_if_waiting(api: Api, answer: Any) -> Any:
     """Return the handler's result. If the original API parks its awaitables, park this one, because
     the API with faults does not."""
     if api.waits and isawaitable(answer) and not isinstance(answer, DelayedFetch):
@@ -72,28 +72,28 @@ def _not_at_once(api: Api, answer: Any) -> Any:
     return answer
 
 
-async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> Any:
+async def _apply(met: list[Fault], api: Api, context: Context, request: Any) -> Any:
     """Answer a request that meets faults: apply the delays first, then the fault that ends the
     request."""
     for fault in met:
         await trio.sleep(fault.delay_ms / 1000)
-    last = next((fault for fault in met if fault.kind != "delay"), None)
-    if last is None:
+    final = next((fault for fault in met if fault.kind != "delay"), None)
+    if final is None:
         answer = api.handle(context, request)
         return await answer if isawaitable(answer) and not api.waits else answer
     name = API_KEYS[api.key].name
-    if last.kind == "drop-answer":
+    if final.kind == "drop-answer":
         await _answer(api, context, request)
-    if last.kind != "fail":
+    if final.kind != "fail":
         raise ProtocolError(f"an injected fault drops its {name} request")
-    error = KafkaError(last.error_code, "This error was injected by a test.")
+    error = KafkaError(final.error_code, "This error was injected by a test.")
     if api.key == FETCH:
         return _failed_fetch(context, request, error)
     try:
         return api.error_response(request, error, context.api_version)
     except TypeError:
         answer = await _answer(api, context, request)
-        _set_errors(answer, last.error_code)
+        _set_errors(answer, final.error_code)
         return answer
 
 
@@ -148,7 +148,7 @@ def _set_errors(value: Any, code: int) -> None:
                 _set_errors(getattr(value, name), code)
 
 
-def _seen(context: Context, request: Any) -> SeenRequest:
+def _copy_of(context: Context, request: Any) -> SeenRequest:
     """Return a copy of the request for the record, without views of the connection's buffer, which
     is reused for the next requests."""
     size = 0

@@ -14,13 +14,13 @@ def handle(
 ) -> GetTelemetrySubscriptionsResponse:
     """Return the client's subscription."""
     metrics, peer = metrics_and_peer(context)
-    instance, asked = metrics.ask(request.client_instance_id, peer)
+    instance, subscription = metrics.subscription_of(request.client_instance_id, peer)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance,
-        subscription_id=asked.subscription_id,
+        subscription_id=subscription.subscription_id,
         accepted_compression_types=[int(codec) for codec in CODECS],
-        push_interval_ms=asked.interval_ms,
+        push_interval_ms=subscription.interval_ms,
         telemetry_max_bytes=metrics.bytes_max,
         delta_temporality=True,
-        requested_metrics=list(asked.metrics),
+        requested_metrics=list(subscription.metrics),
     )

@@ -48,7 +48,7 @@ async def handle(context: Context, request: PkFaultsRequest) -> PkFaultsResponse
         case "clear":
             response.count = faults.clear(request.fault_id)
         case "disconnect":
-            response.count = faults.disconnect(request.client_id, but=context.connection_id)
+            response.count = faults.disconnect(request.client_id, except_for=context.connection_id)
         case "move-leader":
             response.count = await actions.move_leader(
                 context.broker, request.topic, request.partition, request.delay_ms

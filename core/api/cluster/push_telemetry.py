@@ -19,5 +19,5 @@ async def handle(context: Context, request: PushTelemetryRequest) -> PushTelemet
         peer=peer,
     )
     pushed = await offload(metrics.read, request.compression_type, data)
-    metrics.keep(request.client_instance_id, pushed)
+    metrics.store(request.client_instance_id, pushed)
     return PushTelemetryResponse()

@@ -211,7 +211,7 @@ async def _search_remote(
         else:
             outcome.append(found)
 
-    if not await remote.reads.within(remote.reads.search_wait_s, search):
+    if not await remote.reads.run_within(remote.reads.search_wait_s, search):
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
     if isinstance(found := outcome[0], KafkaError):
         raise found

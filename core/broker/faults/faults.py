@@ -138,7 +138,7 @@ class Faults:
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"fault {fault_id} is not active")
         return 1
 
-    def met_by(self, api_key: int, client_id: str | None) -> list[Fault]:
+    def faults_for(self, api_key: int, client_id: str | None) -> list[Fault]:
         """Return the faults that affect a request, and count the request for each: all delays, and
         the first fault that ends it."""
         met: list[Fault] = []
@@ -160,7 +160,7 @@ class Faults:
 
     # --- requests ---
 
-    def came(self, seen: SeenRequest) -> None:
+    def record_request(self, seen: SeenRequest) -> None:
         """Record a request, dropping the oldest ones if necessary."""
         self._clients[seen.connection_id] = seen.client_id
         self._seen.append(seen)
@@ -196,13 +196,13 @@ class Faults:
         self._closers.pop(connection_id, None)
         self._clients.pop(connection_id, None)
 
-    def disconnect(self, client_id: str | None = None, *, but: int = -1) -> int:
-        """Close every client's connection, or those of one client, except `but`. Returns how
+    def disconnect(self, client_id: str | None = None, *, except_for: int = -1) -> int:
+        """Close every client's connection, or those of one client, except `except_for`. Returns how
         many."""
         count = 0
         for connection_id, close in list(self._closers.items()):
             sent_by = self._clients.get(connection_id)
-            if connection_id == but or is_exempt(sent_by):
+            if connection_id == except_for or is_exempt(sent_by):
                 continue
             if client_id is None or sent_by == client_id:
                 close()
@@ -224,8 +224,8 @@ class Faults:
                 ErrorCode.INVALID_REQUEST, f"the clock cannot be shifted by {shift_ms} ms"
             )
         self._clock.shift_ms = shift_ms
-        for look in self.clock_moved:
-            await look()
+        for callback in self.clock_moved:
+            await callback()
 
 
 def is_exempt(client_id: str | None) -> bool:

@@ -1,8 +1,8 @@
 """Deletes the remote segments of deleted topics.
 
 This is the task of the leader of their partition of `__remote_log_metadata`, which every broker
-knows and which outlives the topics' own leaders. After `LATE_S`, it deletes objects that arrived
-later.
+knows and which outlives the topics' own leaders. After `LATE_OBJECTS_S`, it deletes objects that
+arrived later.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pk.core.values import TopicIdPartition
 
 logger = logging.getLogger("pk.remote")
 
-GONE_S: Final = 60.0
+DELETION_DELAY_S: Final = 60.0
 """How long a topic must be missing from the image before its remote segments are deleted, in
 seconds."""
-LATE_S: Final = 3600.0
+LATE_OBJECTS_S: Final = 3600.0
 """The time after which the objects of a deleted topic are listed once more, in seconds: no upload
 takes longer."""
-FORGOTTEN_S: Final = 6 * 3600.0
+FORGET_S: Final = 6 * 3600.0
 """The time after that until a broker that does not lead forgets the topic, in seconds."""
 
 
@@ -58,34 +58,36 @@ class DeletedTopics:
                 continue
             if segments.delete_state is PartitionDeleteState.FINISHED and not len(segments):
                 self._missing_since.pop(key, None)
-                self._look_once_more(segments)
+                self._delete_late_objects(segments)
                 continue
             since = self._missing_since.setdefault(key, now)
             if (
-                now - since >= GONE_S
+                now - since >= DELETION_DELAY_S
                 and self._tasks.topic.is_leader(self._tasks.topic.number_for(key))
                 and key not in self._busy
             ):
                 self._busy.add(key)
                 self._start_soon(self._delete_partition, segments.partition)
 
-    def _look_once_more(self, segments: RemoteSegments) -> None:
+    def _delete_late_objects(self, segments: RemoteSegments) -> None:
         """Delete objects that arrived after a deletion, when no more can arrive."""
         partition, key = segments.partition, segments.partition.key
-        late_s = (self._tasks.clock.now_ms() - segments.deleted_ms) / 1000 - LATE_S
-        if late_s > FORGOTTEN_S:
+        late_s = (self._tasks.clock.now_ms() - segments.deleted_ms) / 1000 - LATE_OBJECTS_S
+        if late_s > FORGET_S:
             self._tasks.topic.forget(partition)
             return
-        mine = late_s > 0 and self._tasks.topic.is_leader(self._tasks.topic.number_for(key))
-        if mine and key not in self._busy:
+        is_responsible = late_s > 0 and self._tasks.topic.is_leader(
+            self._tasks.topic.number_for(key)
+        )
+        if is_responsible and key not in self._busy:
             self._busy.add(key)
-            self._start_soon(self._delete_late, partition)
+            self._start_soon(self._delete_objects, partition)
 
-    async def _delete_late(self, partition: RemotePartition) -> None:
+    async def _delete_objects(self, partition: RemotePartition) -> None:
         try:
             await self._deleter.delete_objects(partition)
             self._tasks.topic.forget(partition)
-            self._tasks.failures.worked(partition.key, partition.tp)
+            self._tasks.failures.succeeded(partition.key, partition.tp)
         except Exception as e:  # noqa: BLE001 - it is logged, and tried again
             self._tasks.failures.failed(partition.key, partition.tp, e)
         finally:
@@ -104,7 +106,7 @@ class DeletedTopics:
             await self._deleter.delete_objects(partition)
             await self._mark(partition, PartitionDeleteState.FINISHED)
             logger.info("%s: deleted from remote storage", partition.tp)
-            self._tasks.failures.worked(partition.key, partition.tp)
+            self._tasks.failures.succeeded(partition.key, partition.tp)
         except Exception as e:  # noqa: BLE001 - it is logged, and tried again
             self._tasks.failures.failed(partition.key, partition.tp, e)
         finally:

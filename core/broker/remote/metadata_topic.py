@@ -93,7 +93,7 @@ class RemoteLogMetadataTopic:
         self._start_soon = start_soon
         self._tails: dict[int, _Tail] = {}
         self._segments: dict[TopicIdPartition, RemoteSegments] = {}
-        self._refused = ""
+        self._logged_refusal = ""
         """The last error of the topic's creation."""
 
     def close(self) -> None:
@@ -134,16 +134,16 @@ class RemoteLogMetadataTopic:
         try:
             refused = await self._topic_creation.create([REMOTE_METADATA_TOPIC])
         except KafkaError as e:
-            self._say_refused(str(e))
+            self._log_refusal(str(e))
             return False
         for _, message in refused.values():
-            self._say_refused(str(message))
+            self._log_refusal(str(message))
         return bool(self.partitions)
 
-    def _say_refused(self, why: str) -> None:
+    def _log_refusal(self, why: str) -> None:
         """Log a refusal once, though each task tries again."""
-        if why != self._refused:
-            self._refused = why
+        if why != self._logged_refusal:
+            self._logged_refusal = why
             logger.warning("%s was not created: %s", REMOTE_METADATA_TOPIC, why)
 
     def number_for(self, key: TopicIdPartition) -> int:
@@ -272,7 +272,7 @@ class RemoteLogMetadataTopic:
             offset = await self._append(number, batch)
         except PeerLost as e:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(e)) from e
-        await self._until_read(number, offset + len(written))
+        await self._wait_until_read(number, offset + len(written))
 
     async def catch_up(self, key: TopicIdPartition) -> None:
         """Wait until this broker has read all records about `key` that were written before this
@@ -283,9 +283,9 @@ class RemoteLogMetadataTopic:
             end = await self._end_of(number)
         except PeerLost as e:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(e)) from e
-        await self._until_read(number, end)
+        await self._wait_until_read(number, end)
 
-    async def _until_read(self, number: int, offset: int) -> None:
+    async def _wait_until_read(self, number: int, offset: int) -> None:
         tail = self._tails[number]
         deadline = self._clock.time() + TIMEOUT_MS / 1000
         if not await self._purgatory.until(lambda: tail.offset >= offset, (tail,), deadline):

@@ -49,17 +49,17 @@ class PartitionRestorer:
         """Begin the partition's log after the segments of a lost cluster, and lead the partition. A
         later turn repeats a step that failed. Raises KafkaError, RemoteStorageError, OSError."""
         assert partition.image is not None and partition.image.restored is not None
-        restored, place = partition.image.restored, remote_partition(partition)
-        await self._tasks.topic.catch_up(place.key)
-        found = await self._tasks.ask_store(self._stored_segments, place, restored)
-        plan = plan_partition(place, found)
+        restored, identity = partition.image.restored, remote_partition(partition)
+        await self._tasks.topic.catch_up(identity.key)
+        found = await self._tasks.run_on_store(self._stored_segments, identity, restored)
+        plan = plan_partition(identity, found)
         if missing := _missing(remote.segments, restored, found, plan):
             raise RemoteStorageError(f"{partition.tp}: {missing}")
         offset = max(plan.end_offset, restored.end_offset) + 1
         start, now_ms = (plan.start_offset if found else offset), self._tasks.clock.now_ms()
         producers = Producers(offset)
         if plan.last is not None:
-            tail = await self._tasks.ask_store(self._tasks.reads.reader.tail, plan.last)
+            tail = await self._tasks.run_on_store(self._tasks.reads.reader.tail, plan.last)
             try:
                 producers = Producers.from_snapshot(tail.snapshot, offset, now_ms)
             except CorruptSnapshot as e:
@@ -67,12 +67,12 @@ class PartitionRestorer:
             producers.forget_below(restored.producer_id_next)
         new = [segment for segment in plan.segments if remote.segments.get(segment.id) is None]
         for at in range(0, len(new), RESTORED_AT_ONCE):
-            notes: list[Record] = []
+            metadata_records: list[Record] = []
             for one in new[at : at + RESTORED_AT_ONCE]:
                 done = SegmentState.COPY_FINISHED
-                update = SegmentUpdate(place, one.id, self._tasks.state.node_id, now_ms, done)
-                notes += [one, update]
-            await self._tasks.topic.write_all(place.key, notes)
+                update = SegmentUpdate(identity, one.id, self._tasks.state.node_id, now_ms, done)
+                metadata_records += [one, update]
+            await self._tasks.topic.write_all(identity.key, metadata_records)
         epochs = LeaderEpochs(list(plan.lineage))
         epochs.truncate_start(start)
         log = partition.log

@@ -93,7 +93,7 @@ class RemoteLogManager:
             return
         if not await self._tasks.topic.create():
             return
-        self._tasks.topic.follow(range_of_own(self._tasks.topic))
+        self._tasks.topic.follow(led_partitions(self._tasks.topic))
         for partition in tiered:
             await let_others_run()
             self._attach(partition)
@@ -167,8 +167,8 @@ class RemoteLogManager:
 
     def _has_turns(self, partition: Partition) -> bool:
         """Return whether this broker has anything to do for a partition."""
-        mine = partition.leads or self._restorer.is_due(partition) or has_gap(partition)
-        return mine and partition.offline is None
+        has_work = partition.leads or self._restorer.is_due(partition) or has_gap(partition)
+        return has_work and partition.offline is None
 
     def _attach(self, partition: Partition) -> None:
         remote = remote_partition(partition)
@@ -192,7 +192,7 @@ class RemoteLogManager:
                 self._replicas.failures.fail_partition(partition, e)
             self._start_soon(self._retry, partition)
         else:
-            self._tasks.failures.worked(key, partition.tp)
+            self._tasks.failures.succeeded(key, partition.tp)
         finally:
             self._busy.discard(key)
 
@@ -253,7 +253,7 @@ class RemoteLogManager:
         state = partition.log.state
         while (segment := remote.last_before_local(partition.log)) is not None:
             before = state.epochs.entries[:1]
-            tail = await self._tasks.ask_store(self._tasks.reads.reader.tail, segment)
+            tail = await self._tasks.run_on_store(self._tasks.reads.reader.tail, segment)
             if not still_leads(partition, epoch) or partition.busy:
                 raise RemoteStorageError("the leadership ended before the leader epochs were read")
             logger.warning(
@@ -283,6 +283,6 @@ class RemoteLogManager:
             partition.delete_before(first)
 
 
-def range_of_own(topic: RemoteLogMetadataTopic) -> list[int]:
+def led_partitions(topic: RemoteLogMetadataTopic) -> list[int]:
     """Return the partitions of the topic that this broker leads."""
     return [number for number in range(topic.partitions) if topic.is_leader(number)]

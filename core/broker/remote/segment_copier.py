@@ -31,7 +31,7 @@ from pk.core.values import TopicIdPartition, Uuid, new_id
 logger = logging.getLogger("pk.remote")
 
 
-class _Begun(NamedTuple):
+class _UnfinishedCopy(NamedTuple):
     """A copy that is running, or has failed and will be repeated."""
 
     epoch: int
@@ -56,15 +56,15 @@ class SegmentCopier:
             config.remote_log_manager_copy_quota_window_num,
             config.remote_log_manager_copy_quota_window_size_seconds,
         )
-        self._begun: dict[TopicIdPartition, _Begun] = {}
+        self._unfinished: dict[TopicIdPartition, _UnfinishedCopy] = {}
 
     def forget(self, key: TopicIdPartition) -> None:
         """Forget a failed copy instead of continuing it."""
-        self._begun.pop(key, None)
+        self._unfinished.pop(key, None)
 
     def copying(self, key: TopicIdPartition, epoch: int) -> tuple[Uuid, ...]:
         """Return the segment that this leader is copying, or has failed to copy."""
-        begun = self._begun.get(key)
+        begun = self._unfinished.get(key)
         return (begun.record.id,) if begun is not None and begun.epoch == epoch else ()
 
     async def copy_next(self, partition: Partition, remote: RemoteLog, epoch: int) -> bool:
@@ -78,7 +78,7 @@ class SegmentCopier:
         stable = log.state.last_stable_offset(partition.high_watermark)
         found = next_to_copy(log.state.segments, from_offset, stable)
         key = remote_partition(partition).key
-        begun = self._begun.pop(key, None)
+        begun = self._unfinished.pop(key, None)
         if found is None:
             return False
         segment, following = found
@@ -110,7 +110,7 @@ class SegmentCopier:
             record = begun.record
         else:
             await self._tasks.topic.write(record)
-        self._begun[key] = _Begun(epoch, record, topic)
+        self._unfinished[key] = _UnfinishedCopy(epoch, record, topic)
         try:
             await self._copy(partition, segment, record, tail, epoch)
         except BaseException:
@@ -119,7 +119,9 @@ class SegmentCopier:
         return True
 
     @staticmethod
-    def _is_same(begun: _Begun, record: RemoteSegment, epoch: int, remote: RemoteLog) -> bool:
+    def _is_same(
+        begun: _UnfinishedCopy, record: RemoteSegment, epoch: int, remote: RemoteLog
+    ) -> bool:
         """Return whether a failed copy can continue as it began. A new one would begin with
         `record`."""
         known = remote.segments.get(begun.record.id)
@@ -150,15 +152,15 @@ class SegmentCopier:
     ) -> None:
         remote = partition.remote
         assert remote is not None
-        await self._tasks.ask_store(
+        await self._tasks.run_on_store(
             self._tasks.storage.put,
             self._tasks.reads.reader.name_of(record),
             pieces(segment.file, tail),
         )
         self.quota.passed(record.size)
-        del self._begun[record.partition.key]
+        del self._unfinished[record.partition.key]
         if not still_leads(partition, epoch):
-            await self._give_up(record)
+            await self._discard_copy(record)
             raise RemoteStorageError("the leadership ended during a copy")
         try:
             await self._tasks.topic.set_state(record, SegmentState.COPY_FINISHED)
@@ -167,7 +169,7 @@ class SegmentCopier:
             raise
         known = remote.segments.get(record.id)
         if known is None or known.state is not SegmentState.COPY_FINISHED:
-            await self._give_up(record)
+            await self._discard_copy(record)
             raise RemoteStorageError("another leader abandoned this copy")
         self._tasks.metrics.copied_segments += 1
         self._tasks.metrics.copied_bytes += record.size
@@ -178,7 +180,7 @@ class SegmentCopier:
             record.end_offset,
         )
 
-    async def _give_up(self, record: RemoteSegment) -> None:
+    async def _discard_copy(self, record: RemoteSegment) -> None:
         """Delete the remains of a failed copy. If that fails too, a later turn deletes them."""
         try:
             await self._deleter.delete(record)

@@ -77,8 +77,8 @@ class SegmentDeleter:
         segments = list(remote.segments)
         async with self.limiter:
             for segment in segments:
-                off = not partition.config.remote_storage_enable and not has_gap(partition)
-                if not off or not still_leads(partition, epoch):
+                topic_off = not partition.config.remote_storage_enable and not has_gap(partition)
+                if not topic_off or not still_leads(partition, epoch):
                     return
                 # A segment of a later epoch was copied by a later leader, after remote storage was
                 # turned on again.
@@ -100,7 +100,7 @@ class SegmentDeleter:
         try:
             if segment.state is not SegmentState.DELETE_STARTED:
                 await self._tasks.topic.set_state(segment, SegmentState.DELETE_STARTED)
-            await self._tasks.ask_store(
+            await self._tasks.run_on_store(
                 self._tasks.storage.delete, self._tasks.reads.reader.name_of(segment)
             )
             await self._tasks.topic.set_state(segment, SegmentState.DELETE_FINISHED)
@@ -139,7 +139,7 @@ class SegmentDeleter:
         the only copy. Returns whether it is gone."""
         name, log = stored.name, partition.log
         try:
-            tail = await self._tasks.ask_store(find_tail, self._tasks.storage, name, stored.size)
+            tail = await self._tasks.run_on_store(find_tail, self._tasks.storage, name, stored.size)
         except RemoteObjectMissing:
             return True  # the list was outdated
         except DamagedObject:
@@ -150,7 +150,7 @@ class SegmentDeleter:
         is_needed = partition.config.remote_storage_enable and start <= end
         if is_needed and not remote.has(log, start, end):
             return False
-        await self._tasks.ask_store(self._tasks.storage.delete, name)
+        await self._tasks.run_on_store(self._tasks.storage.delete, name)
         logger.info("%s: deleted an object that is not a segment: %s", partition.tp, name)
         return True
 
@@ -158,7 +158,7 @@ class SegmentDeleter:
         """Delete every object of a partition. Raises RemoteStorageError."""
         async with self.limiter:
             for stored in (await self._listed(partition)).values():
-                await self._tasks.ask_store(self._tasks.storage.delete, stored.name)
+                await self._tasks.run_on_store(self._tasks.storage.delete, stored.name)
 
     async def _listed(self, partition: RemotePartition) -> dict[Uuid, StoredObject]:
         """Return the objects of a partition, by the ids of their segments. Raises
@@ -172,4 +172,4 @@ class SegmentDeleter:
                     by_id[SegmentName.parse(found.name).id] = found
             return by_id
 
-        return await self._tasks.ask_store(listed)
+        return await self._tasks.run_on_store(listed)

@@ -67,12 +67,12 @@ class RemoteTasks:
         self.failures = RemoteFailures(clock, random)
         self.metrics = RemoteMetrics()
 
-    async def ask_store(self, fn: Callable[[*Args], T], *args: *Args) -> T:
+    async def run_on_store(self, fn: Callable[[*Args], T], *args: *Args) -> T:
         """Run a function that uses the store in one of the store's threads."""
         return await offload(fn, *args, limiter=self.threads)
 
 
-class _InARow:
+class _ConsecutiveFailures:
     """The failures of one partition since its last success."""
 
     def __init__(self, now: float) -> None:
@@ -88,19 +88,19 @@ class RemoteFailures:
     def __init__(self, clock: Clock, random: Random) -> None:
         self._clock = clock
         self._random = random
-        self._in_a_row: dict[TopicIdPartition, _InARow] = {}
+        self._consecutive: dict[TopicIdPartition, _ConsecutiveFailures] = {}
         self.retry_at: dict[TopicIdPartition, float] = {}
         self.trouble: dict[TopicPartition, str] = {}
         """The reason why the last turn of a partition did not do all that was due."""
 
     def __contains__(self, key: TopicIdPartition) -> bool:
         """Return whether the last turn of a partition failed."""
-        return key in self._in_a_row
+        return key in self._consecutive
 
     def failed(self, key: TopicIdPartition, tp: TopicPartition, error: Exception) -> None:
         """Record a failure. Of consecutive failures, only the first of each type is logged."""
         now, why = self._clock.time(), str(error) or repr(error)
-        failures = self._in_a_row.setdefault(key, _InARow(now))
+        failures = self._consecutive.setdefault(key, _ConsecutiveFailures(now))
         wait_s = min(RETRY_S * 2.0 ** min(failures.count, 20), RETRY_S_MAX)
         jitter = 1 + RETRY_JITTER * (2 * self._random.random() - 1)
         self.retry_at[key] = now + wait_s * jitter
@@ -114,11 +114,11 @@ class RemoteFailures:
         else:
             logger.error("%s: a task of remote storage failed", tp, exc_info=error)
 
-    def worked(self, key: TopicIdPartition, tp: TopicPartition) -> None:
+    def succeeded(self, key: TopicIdPartition, tp: TopicPartition) -> None:
         """Record that the turn did everything that was due."""
         self.trouble.pop(tp, None)
         self.retry_at.pop(key, None)
-        failures = self._in_a_row.pop(key, None)
+        failures = self._consecutive.pop(key, None)
         if failures is not None:
             took_s = self._clock.time() - failures.since
             logger.info(

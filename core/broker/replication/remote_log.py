@@ -41,7 +41,7 @@ from pk.core.log.txnindex import AbortedTxn
 
 logger = logging.getLogger("pk.remote")
 
-QUIET_S: Final = 60.0
+LOG_INTERVAL_S: Final = 60.0
 """The interval at which failed reads are logged, in seconds."""
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class RemoteReads:
         self._limiter = trio.CapacityLimiter(now.remote_log_reader_threads)
         self._failures = 0
         """The number of reads that failed since the last log line."""
-        self._quiet_until = 0.0
+        self._log_again_at = 0.0
 
     def configure(self) -> None:
         """Use the current configuration."""
@@ -144,11 +144,11 @@ class RemoteReads:
         """Log the first failure of each minute, since readers retry all the time."""
         self._failures += 1
         now = self._clock.time()
-        if now >= self._quiet_until:
+        if now >= self._log_again_at:
             logger.warning("remote storage: %d reads failed, the last: %s", self._failures, error)
-            self._failures, self._quiet_until = 0, now + QUIET_S
+            self._failures, self._log_again_at = 0, now + LOG_INTERVAL_S
 
-    async def within(self, timeout_s: float, read: Callable[[], Awaitable[None]]) -> bool:
+    async def run_within(self, timeout_s: float, read: Callable[[], Awaitable[None]]) -> bool:
         """Run the coroutine function `read`, which must not raise, as a background task, and wait
         for it for `timeout_s`. Returns whether it has ended."""
         done = trio.Event()

@@ -30,7 +30,7 @@ NAME_CHARS_MAX: Final = 300
 """The maximum number of characters of a client's string in one line."""
 
 
-class Who(Protocol):
+class AuditedClient(Protocol):
     """The client of a request: the part of a `Context` that is used here."""
 
     api_key: int
@@ -55,15 +55,15 @@ class AuditLog:
 
     def refused(
         self,
-        who: Who,
+        client: AuditedClient,
         operation: Operation,
         resource_type: ResourceType,
         name: str,
         verdict: Verdict,
     ) -> None:
         """Log a refusal."""
-        principal, now_s = str(who.principal), self._now_s()
-        key = (principal, who.client_host, who.api_key, operation, resource_type, name)
+        principal, now_s = str(client.principal), self._now_s()
+        key = (principal, client.client_host, client.api_key, operation, resource_type, name)
         written_s, count = self._last.get(key, (float("-inf"), 0))
         if now_s - written_s < REPEAT_S:
             self._last[key] = written_s, count + 1
@@ -73,22 +73,24 @@ class AuditLog:
         if len(self._last) >= REMEMBERED_MAX:
             self._last.clear()
         self._last[key] = now_s, 0
-        again = f"; {count} more times before" if count else ""
+        repeated = f"; {count} more times before" if count else ""
         logger.info(
             "refused %s from %s: %s on %s (%s, %s)%s",
-            _shown(principal),
-            _from(who),
+            _one_line(principal),
+            _describe(client),
             operation.name,
             resource(resource_type, name),
-            MESSAGES[who.api_key].name,
-            because(verdict),
-            again,
+            MESSAGES[client.api_key].name,
+            reason_for(verdict),
+            repeated,
         )
 
-    def changed(self, who: Who, verb: str, rule: AclBinding) -> None:
+    def changed(self, client: AuditedClient, verb: str, rule: AclBinding) -> None:
         """Log the change of an ACL. `verb` is `added` or `deleted`."""
-        principal = _shown(str(who.principal))
-        logger.info("%s from %s %s the ACL %s", principal, _from(who), verb, _shown(str(rule)))
+        principal = _one_line(str(client.principal))
+        logger.info(
+            "%s from %s %s the ACL %s", principal, _describe(client), verb, _one_line(str(rule))
+        )
 
     def _may_write(self, now_s: float) -> bool:
         if now_s - self._second >= 1:
@@ -102,24 +104,24 @@ class AuditLog:
         return False
 
 
-def because(verdict: Verdict) -> str:
+def reason_for(verdict: Verdict) -> str:
     """Return the reason for a decision, in words."""
     if verdict.rule is not None:
-        return f"by the ACL {_shown(str(verdict.rule))}"
+        return f"by the ACL {_one_line(str(verdict.rule))}"
     return verdict.reason.value
 
 
 def resource(resource_type: int, name: str) -> str:
     """Return a resource for a log line, such as `topic orders`."""
-    return f"{ResourceType(resource_type).name.lower()} {_shown(name)}"
+    return f"{ResourceType(resource_type).name.lower()} {_one_line(name)}"
 
 
-def _from(who: Who) -> str:
-    client = f", client id {_shown(who.client_id)}" if who.client_id else ""
-    return f"{who.client_host.removeprefix('/') or 'here'} ({who.listener}{client})"
+def _describe(client: AuditedClient) -> str:
+    client_id = f", client id {_one_line(client.client_id)}" if client.client_id else ""
+    return f"{client.client_host.removeprefix('/') or 'here'} ({client.listener}{client_id})"
 
 
-def _shown(text: str) -> str:
+def _one_line(text: str) -> str:
     """Return a client's string for one line: without control characters, and not too long."""
     cut = text if len(text) <= NAME_CHARS_MAX else f"{text[:NAME_CHARS_MAX]}…"
     return cut if cut.isprintable() else repr(cut)

@@ -18,7 +18,7 @@ from pk.core.config import BrokerConfig
 from pk.core.meta.image import Changes, MetadataImage
 
 
-class Asker(Protocol):
+class RequestClient(Protocol):
     """The client of a request: the part of a `Context` that is used here."""
 
     api_key: int
@@ -50,41 +50,43 @@ class Authorization:
 
     def allows(
         self,
-        asker: Asker,
+        client: RequestClient,
         operation: Operation,
         resource_type: ResourceType,
         name: str,
         *,
         log: bool = True,
     ) -> bool:
-        """Return whether `asker` may do `operation` to a resource. A refusal is written to the
+        """Return whether `client` may do `operation` to a resource. A refusal is written to the
         audit log unless `log` is False. Use that for resources that are only left out of a list,
         and for a check that is followed by another."""
         authorizer = self.authorizer
-        if authorizer is None or asker.own:
+        if authorizer is None or client.own:
             return True
-        principal, host = str(asker.principal), asker.client_host[1:]
+        principal, host = str(client.principal), client.client_host[1:]
         if authorizer.allows(principal, host, operation, resource_type, name):
             return True
         if log:
             verdict = authorizer.decide(principal, host, operation, resource_type, name)
-            self.audit.refused(asker, operation, resource_type, name, verdict)
+            self.audit.refused(client, operation, resource_type, name, verdict)
         return False
 
-    def allows_any(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
-        """Return whether `asker` may do `operation` to at least one resource of a type."""
+    def allows_any(
+        self, client: RequestClient, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Return whether `client` may do `operation` to at least one resource of a type."""
         authorizer = self.authorizer
-        if authorizer is None or asker.own:
+        if authorizer is None or client.own:
             return True
-        host = asker.client_host[1:]
-        return authorizer.allows_any(str(asker.principal), host, operation, resource_type)
+        host = client.client_host[1:]
+        return authorizer.allows_any(str(client.principal), host, operation, resource_type)
 
     def operations(
-        self, asker: Asker, resource_type: ResourceType, name: str, supported: int
+        self, client: RequestClient, resource_type: ResourceType, name: str, supported: int
     ) -> int:
-        """Return the operations that `asker` may do to a resource, as a bitmap (KIP-430)."""
+        """Return the operations that `client` may do to a resource, as a bitmap (KIP-430)."""
         authorizer = self.authorizer
-        if authorizer is None or asker.own:
+        if authorizer is None or client.own:
             return supported
-        host = asker.client_host[1:]
-        return authorizer.operations(str(asker.principal), host, resource_type, name, supported)
+        host = client.client_host[1:]
+        return authorizer.operations(str(client.principal), host, resource_type, name, supported)

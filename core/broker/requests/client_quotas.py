@@ -57,7 +57,7 @@ AMONG_NODES: Final = frozenset(row.key for row in API_KEYS.values() if row.is_am
 """APIs that only brokers and controllers use."""
 ADD_PARTITIONS_TO_TXN: Final = 24
 FETCH: Final = 1
-VERSION_OF_BROKERS: Final = 4
+FIRST_BROKER_VERSION: Final = 4
 """The first version of AddPartitionsToTxn that only brokers use."""
 
 
@@ -75,7 +75,7 @@ def is_exempt(head: Request, request: Any) -> bool:
     if key in AMONG_NODES:
         return True
     if key == ADD_PARTITIONS_TO_TXN:
-        return head.api_version >= VERSION_OF_BROKERS
+        return head.api_version >= FIRST_BROKER_VERSION
     replica_id = getattr(request, "replica_id", -1)
     if key == FETCH:
         replica_id = max(replica_id, request.replica_state.replica_id)
@@ -175,14 +175,14 @@ class ClientQuotas:
         now_s = self._clock.time()
         rate = self._rates.get((key, limit.group))
         if rate is None:
-            self._make_room(now_s)
+            self._evict_rates(now_s)
             rate = SampledRate(limit.value, self._samples, self._sample_s)
             self._rates[key, limit.group] = rate
         rate.limit = limit.value
         rate.record(value, now_s)
         return rate.wait_ms(now_s)
 
-    def _make_room(self, now_s: float) -> None:
+    def _evict_rates(self, now_s: float) -> None:
         if len(self._rates) < RATES_MAX:
             return
         oldest_s = now_s - self._samples * self._sample_s

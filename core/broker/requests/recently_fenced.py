@@ -16,7 +16,7 @@ import trio
 
 from pk.core.meta.image import Changes, MetadataImage
 
-NAMED_S: Final = 2.0
+RECENT_S: Final = 2.0
 """How long responses include a fenced broker, in seconds: twice librdkafka's interval between full
 refreshes."""
 
@@ -34,13 +34,13 @@ class RecentlyFencedBrokers:
             return
         unfenced = frozenset(n for n, broker in image.brokers.items() if not broker.fenced)
         for node_id in self._unfenced - unfenced:
-            self._until[node_id] = trio.current_time() + NAMED_S
+            self._until[node_id] = trio.current_time() + RECENT_S
         for node_id in [n for n in self._until if n in unfenced or n not in image.brokers]:
             del self._until[node_id]
         self._unfenced = unfenced
 
     def nodes(self) -> frozenset[int]:
-        """Return the brokers that were fenced at most `NAMED_S` ago."""
+        """Return the brokers that were fenced at most `RECENT_S` ago."""
         if self._until:
             now = trio.current_time()
             self._until = {n: until for n, until in self._until.items() if until > now}

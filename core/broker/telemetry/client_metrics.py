@@ -40,16 +40,16 @@ CLIENT_SERIES_MAX: Final = 2_000
 DEFAULT_INTERVAL_MS: Final = 300_000
 EXPANSION_MAX: Final = 10
 """The maximum size of a push after decompression, as a multiple of `telemetry.max.bytes`."""
-FORGOTTEN_S_MIN: Final = 60.0
+SILENT_S_MIN: Final = 60.0
 """The minimum time before an inactive client is dropped, in seconds, regardless of its interval."""
-EARLY: Final = 0.5
+EARLIEST_PUSH: Final = 0.5
 """The fraction of its interval after which a client may push again, since its clock may differ.
 (Its first push comes after 0.5 to 1.5 intervals.)"""
 CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 ALL: Final = "*"
 
 
-class Asked(Struct, frozen=True):
+class Subscription(Struct, frozen=True):
     """A client's subscription."""
 
     subscription_id: int
@@ -62,8 +62,8 @@ class _Client(Struct):
     """One instance of a client."""
 
     client_id: str
-    asked: Asked
-    asked_at: float
+    subscription: Subscription
+    subscribed_at: float
     pushed_at: float | None = None
     terminating: bool = False
     values: dict[tuple[str, Attributes], tuple[float, bool]] = field(
@@ -73,7 +73,11 @@ class _Client(Struct):
 
     @property
     def last_seen(self) -> float:
-        return self.asked_at if self.pushed_at is None else max(self.asked_at, self.pushed_at)
+        return (
+            self.subscribed_at
+            if self.pushed_at is None
+            else max(self.subscribed_at, self.pushed_at)
+        )
 
 
 class Peer(Struct, frozen=True):
@@ -100,7 +104,7 @@ class ClientMetrics:
         self._known: Sequence[Mapping[str, str]] = ()
         """The subscriptions in `_configs`."""
 
-    def introduced(self, connection_id: int, name: str, version: str) -> None:
+    def set_software(self, connection_id: int, name: str, version: str) -> None:
         """Record the name of a client's software (ApiVersions)."""
         self._software[connection_id] = name, version
 
@@ -112,7 +116,7 @@ class ClientMetrics:
         """Return the name and version reported by the connection's client."""
         return self._software.get(connection_id, ("", ""))
 
-    def ask(self, instance: Uuid, peer: Peer) -> tuple[Uuid, Asked]:
+    def subscription_of(self, instance: Uuid, peer: Peer) -> tuple[Uuid, Subscription]:
         """Return the subscription of a client, and its instance id: a new one if the request has
         none.
 
@@ -121,23 +125,26 @@ class ClientMetrics:
         """
         now = self._clock.time()
         known = self._clients.get(instance)
-        asked = self._match(instance, peer)
+        subscription = self._match(instance, peer)
         if known is None:
-            self._forget_silent(now)
+            self._drop_silent(now)
             if len(self._clients) >= CLIENTS_MAX:
                 raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             if instance == ZERO_UUID:
                 instance = self._random.randbytes(16)
-                asked = self._match(instance, peer)
-            self._clients[instance] = _Client(peer.client_id, asked, now)
-            return instance, asked
+                subscription = self._match(instance, peer)
+            self._clients[instance] = _Client(peer.client_id, subscription, now)
+            return instance, subscription
         if known.terminating:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "this client has terminated")
-        unchanged = asked == known.asked
-        if unchanged and now - known.asked_at < EARLY * known.asked.interval_ms / 1000:
+        unchanged = subscription == known.subscription
+        if (
+            unchanged
+            and now - known.subscribed_at < EARLIEST_PUSH * known.subscription.interval_ms / 1000
+        ):
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        known.asked, known.asked_at, known.client_id = asked, now, peer.client_id
-        return instance, asked
+        known.subscription, known.subscribed_at, known.client_id = subscription, now, peer.client_id
+        return instance, subscription
 
     def check_push(
         self,
@@ -161,11 +168,12 @@ class ClientMetrics:
         now = self._clock.time()
         if known.terminating:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "this client has terminated")
-        early = EARLY * known.asked.interval_ms / 1000
+        early = EARLIEST_PUSH * known.subscription.interval_ms / 1000
         if not ends and known.pushed_at is not None and now - known.pushed_at < early:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        if subscription_id != known.asked.subscription_id or known.asked != self._match(
-            instance, peer
+        if (
+            subscription_id != known.subscription.subscription_id
+            or known.subscription != self._match(instance, peer)
         ):
             raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
         if compression != Codec.NONE and compression not in CODECS:
@@ -191,14 +199,14 @@ class ClientMetrics:
         except KafkaError as e:
             raise KafkaError(ErrorCode.INVALID_RECORD, e.message) from e
 
-    def keep(self, instance: Uuid, pushed: list[Pushed]) -> None:
+    def store(self, instance: Uuid, pushed: list[Pushed]) -> None:
         """Store the pushed values that are in the client's subscription."""
         client = self._clients.get(instance)
         if client is None:
             return
         values = client.values
         for one in pushed:
-            if not one.name.startswith(client.asked.metrics):
+            if not one.name.startswith(client.subscription.metrics):
                 continue
             key = one.name, one.attributes
             before = values.get(key)
@@ -218,7 +226,7 @@ class ClientMetrics:
         last one is used; if a name is a counter for one client but not for another, the first
         client's kind is used.
         """
-        self._forget_silent(self._clock.time())
+        self._drop_silent(self._clock.time())
         found: dict[str, tuple[bool, str, dict[frozenset[tuple[str, str]], Sample]]] = {}
         for instance, client in list(self._clients.items()):
             labels = {"client_id": client.client_id, "client_instance_id": uuid_text(instance)}
@@ -238,7 +246,7 @@ class ClientMetrics:
             for family, (is_counter, name, samples) in found.items()
         ]
 
-    def _match(self, instance: Uuid, peer: Peer) -> Asked:
+    def _match(self, instance: Uuid, peer: Peer) -> Subscription:
         fields = {
             "client_instance_id": uuid_text(instance),
             "client_id": peer.client_id[:255],
@@ -256,7 +264,7 @@ class ClientMetrics:
         names = ("",) if ALL in metrics else tuple(sorted(metrics))
         interval_ms = interval_ms or DEFAULT_INTERVAL_MS
         text = f"{names}{interval_ms}{uuid_text(instance)}"
-        return Asked(crc32(text.encode()) & 0x7FFFFFFF, names, interval_ms)
+        return Subscription(crc32(text.encode()) & 0x7FFFFFFF, names, interval_ms)
 
     def _subscriptions(self) -> Sequence[Mapping[str, str]]:
         image = self._state.image
@@ -267,10 +275,10 @@ class ClientMetrics:
             ]
         return self._known
 
-    def _forget_silent(self, now: float) -> None:
+    def _drop_silent(self, now: float) -> None:
         for instance, client in list(self._clients.items()):
             quiet_s = now - client.last_seen
-            if quiet_s > max(3 * client.asked.interval_ms / 1000, FORGOTTEN_S_MIN):
+            if quiet_s > max(3 * client.subscription.interval_ms / 1000, SILENT_S_MIN):
                 self._series -= len(client.values)
                 del self._clients[instance]
 
@@ -285,13 +293,13 @@ def _matches(patterns: str, fields: Mapping[str, str]) -> bool:
     """Return whether all `name=expression` pairs match."""
     return all(
         (name := pair.partition("=")[0].strip()) in fields
-        and _fits(pair.partition("=")[2].strip(), fields[name])
+        and _field_matches(pair.partition("=")[2].strip(), fields[name])
         for pair in patterns.split(",")
         if pair.strip()
     )
 
 
-def _fits(expression: str, field: str) -> bool:
+def _field_matches(expression: str, field: str) -> bool:
     """Return whether a field matches. Nothing matches an expression that only the program that
     stored it could parse."""
     try:

@@ -4,8 +4,8 @@ the result.
 Compaction is pure Python over every record, and a computing thread holds the interpreter for 5 ms
 at a time, which would delay every produce of another client by as much (measured: see
 `net/compactor.py`). So on a real disk, a separate process does the work, passed in as a
-`Compactor`. Otherwise (a disk in memory, the simulator), `InThread` does it step by step through
-`offload`.
+`Compactor`. Otherwise (a disk in memory, the simulator), `ThreadCompactor` does it step by step
+through `offload`.
 
 The event loop itself does little. It selects the log (time indexes are read in a thread). It
 ensures that the part to be compacted is synced and below the recovery point on the disk: recovery
@@ -29,7 +29,7 @@ import trio
 
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.upkeep.put_in_place import put_in_place
+from pk.core.broker.upkeep.replace_segments import replace_segments
 from pk.core.errors import KafkaError
 from pk.core.log.compaction.compact import Cleaned, Done, Step, Worked, clean
 from pk.core.log.compaction.job import (
@@ -71,7 +71,7 @@ class Compactor(Protocol):
         ...
 
 
-class InThread:
+class ThreadCompactor:
     """Runs jobs in threads, on a disk of this process."""
 
     def __init__(self, disk: Disk) -> None:
@@ -108,8 +108,8 @@ class Cleaner:
         self._replicas = replicas
         self._config = config
         self._compactor = compactor
-        self._set_aside: set[Partition] = set()
-        self._given_up: dict[Partition, int] = {}
+        self._uncleanable: set[Partition] = set()
+        self._abandoned: dict[Partition, int] = {}
         """Partitions whose last round was abandoned, with the number of consecutive abandoned
         rounds."""
 
@@ -121,11 +121,11 @@ class Cleaner:
         async with trio.open_nursery() as nursery:
             while True:
                 while started < self._config().log_cleaner_threads:
-                    nursery.start_soon(self._work, started)
+                    nursery.start_soon(self._clean_repeatedly, started)
                     started += 1
                 await trio.sleep(self._backoff_s() or FIRST_CHECK_S)
 
-    async def _work(self, number: int) -> None:
+    async def _clean_repeatedly(self, number: int) -> None:
         await trio.sleep(min(self._backoff_s(), FIRST_CHECK_S))
         while True:
             if number >= self._config().log_cleaner_threads or not await self.clean_one():
@@ -145,12 +145,12 @@ class Cleaner:
         log.rewriting = True
         try:
             if await self._clean(partition, found):
-                self._given_up.pop(partition, None)
+                self._abandoned.pop(partition, None)
                 return True
         except StorageError as e:
             self._failed(partition, e)
         except KafkaError as e:
-            self._put_aside(partition, e)
+            self._mark_uncleanable(partition, e)
         except (FileNotFoundError, CompactorLost) as e:
             logger.warning("%s: a round of compaction was abandoned: %s", partition.tp, e)
         except OSError as e:
@@ -160,12 +160,12 @@ class Cleaner:
             )
         finally:
             log.rewriting = False
-        self._given_up[partition] = self._given_up.get(partition, 0) + 1
+        self._abandoned[partition] = self._abandoned.get(partition, 0) + 1
         return False
 
-    def _put_aside(self, partition: Partition, why: KafkaError) -> None:
+    def _mark_uncleanable(self, partition: Partition, why: KafkaError) -> None:
         if self._is_here(partition):
-            self._set_aside.add(partition)
+            self._uncleanable.add(partition)
             cause = why.__cause__ if isinstance(why, UnexpectedLogError) else None
             logger.error("%s cannot be compacted: %s", partition.tp, why, exc_info=cause)
 
@@ -177,7 +177,7 @@ class Cleaner:
             and partition.offline is None
             and not partition.busy
             and not partition.log.rewriting
-            and partition not in self._set_aside
+            and partition not in self._uncleanable
         ]
         now_ms = self._replicas.clock.now_ms()
         for partition, config in candidates:
@@ -185,12 +185,12 @@ class Cleaner:
         due: list[tuple[Partition, Cleanable]] = []
         for partition, found in await offload(_plan, candidates, now_ms):
             if isinstance(found, UnexpectedLogError):
-                self._put_aside(partition, found)
+                self._mark_uncleanable(partition, found)
             elif not partition.log.rewriting and self._is_here(partition):
                 due.append((partition, found))
-        self._set_aside = {p for p in self._set_aside if self._is_here(p)}
-        given_up = self._given_up = {p: n for p, n in self._given_up.items() if self._is_here(p)}
-        return min(due, key=lambda d: (given_up.get(d[0], 0), -d[1].dirty_ratio), default=None)
+        self._uncleanable = {p for p in self._uncleanable if self._is_here(p)}
+        abandoned = self._abandoned = {p: n for p, n in self._abandoned.items() if self._is_here(p)}
+        return min(due, key=lambda d: (abandoned.get(d[0], 0), -d[1].dirty_ratio), default=None)
 
     def _roll_overdue(self, partition: Partition, config: CompactionConfig, now_ms: int) -> None:
         """Roll the active segment of a log whose oldest record has reached
@@ -225,7 +225,7 @@ class Cleaner:
                 if not self._is_here(partition):
                     return False
                 if isinstance(step, Cleaned):
-                    if not await put_in_place(
+                    if not await replace_segments(
                         self._replicas, partition, log, step.base_offset, step.replaced, step.sizes
                     ):
                         return False

@@ -58,12 +58,12 @@ class LogRetention:
         now_ms = self._replicas.clock.now_ms()
         for first in range(0, len(partitions), PLANNED_AT_ONCE):
             some = partitions[first : first + PLANNED_AT_ONCE]
-            asked = [(p, p.log, retention_of(p), p.high_watermark) for p in some]
+            requested = [(p, p.log, retention_of(p), p.high_watermark) for p in some]
             await self._check_local(some, now_ms)
-            for partition, start in await offload(_plan, asked, now_ms):
+            for partition, start in await offload(_plan, requested, now_ms):
                 if self._replicas.find(*partition.tp) is partition and partition.offline is None:
                     if isinstance(start, UnexpectedLogError):
-                        self._tell(partition, start)
+                        self._log_error(partition, start)
                     else:
                         await self._drop(partition, start, now_ms)
         self._reported.intersection_update(partitions)
@@ -71,21 +71,21 @@ class LogRetention:
     async def _check_local(self, partitions: list[Partition], now_ms: int) -> None:
         """Drop the local files of segments that are in remote storage too, by
         `local.retention.ms` and `local.retention.bytes`."""
-        asked: list[tuple[Partition, Log, Retention, int, int]] = []
+        requested: list[tuple[Partition, Log, Retention, int, int]] = []
         for partition in partitions:
             config, remote = partition.config, partition.remote
-            if not copies(partition) or remote is None:
+            if not copies_to_remote(partition) or remote is None:
                 continue
             copied = remote.copied_to(partition.log)
             wanted = Retention(config.local_retention_ms, config.local_retention_bytes)
-            asked.append((partition, partition.log, wanted, partition.high_watermark, copied))
-        if not asked:
+            requested.append((partition, partition.log, wanted, partition.high_watermark, copied))
+        if not requested:
             return
-        for partition, start in await offload(_plan_local, asked, now_ms):
+        for partition, start in await offload(_plan_local, requested, now_ms):
             if self._replicas.find(*partition.tp) is not partition or partition.offline is not None:
                 continue
             if isinstance(start, UnexpectedLogError):
-                self._tell(partition, start)
+                self._log_error(partition, start)
             else:
                 await self._drop_local(partition, start)
 
@@ -124,7 +124,7 @@ class LogRetention:
             "%s: offsets %d to %d are now only in remote storage", partition.tp, first, start - 1
         )
 
-    def _tell(self, partition: Partition, why: UnexpectedLogError) -> None:
+    def _log_error(self, partition: Partition, why: UnexpectedLogError) -> None:
         """Log an unexpected error, with the traceback only the first time, since it occurs in every
         check."""
         cause = why.__cause__ if partition not in self._reported else None
@@ -167,23 +167,23 @@ def retention_of(partition: Partition) -> Retention | None:
     """Return the topic's retention settings, or None if it is only compacted, or if its segments
     are copied to remote storage: then their deletion there advances the log start."""
     config = partition.config
-    if not config.delete or copies(partition):
+    if not config.delete or copies_to_remote(partition):
         return None
     return Retention(config.retention_ms, config.retention_bytes)
 
 
-def copies(partition: Partition) -> bool:
+def copies_to_remote(partition: Partition) -> bool:
     """Return whether segments of a partition are copied to remote storage."""
     config = partition.config
     return config.remote_storage_enable and not config.remote_log_copy_disable
 
 
 def _plan_local(
-    asked: list[tuple[Partition, Log, Retention, int, int]], now_ms: int
+    requested: list[tuple[Partition, Log, Retention, int, int]], now_ms: int
 ) -> list[tuple[Partition, int | UnexpectedLogError]]:
     """Like `_plan`, for the new local log start offsets."""
     due: list[tuple[Partition, int | UnexpectedLogError]] = []
-    for partition, log, wanted, high_watermark, copied in asked:
+    for partition, log, wanted, high_watermark, copied in requested:
         try:
             with unexpected_errors("find expired segments"):
                 start = retention.local_start_offset(log, wanted, high_watermark, copied, now_ms)
@@ -201,12 +201,12 @@ def _plan_local(
 
 
 def _plan(
-    asked: list[tuple[Partition, Log, Retention | None, int]], now_ms: int
+    requested: list[tuple[Partition, Log, Retention | None, int]], now_ms: int
 ) -> list[tuple[Partition, int | UnexpectedLogError]]:
     """Return the new log start offsets. Runs in a thread. A log that cannot be read is not changed;
     its next reader gets the error."""
     due: list[tuple[Partition, int | UnexpectedLogError]] = []
-    for partition, log, wanted, high_watermark in asked:
+    for partition, log, wanted, high_watermark in requested:
         try:
             with unexpected_errors("find expired segments"):
                 start = retention.start_offset(log, wanted, high_watermark, now_ms)

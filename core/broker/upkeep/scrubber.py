@@ -114,7 +114,7 @@ class Scrubber:
 
     async def check(self) -> None:
         """Read the logs that are due now."""
-        noted = trio.current_time()
+        written_s = trio.current_time()
         read: set[LogDir] = set()
         for partition in await self._due():
             await let_others_run()
@@ -129,12 +129,12 @@ class Scrubber:
                     now_ms = self._replicas.clock.now_ms()
                     log.log_dir.scrub_times[partition.tp] = now_ms
                 read.add(log.log_dir)
-            if trio.current_time() - noted >= CHECK_S:
-                await self._note(read)
-                noted = trio.current_time()
-        await self._note(read)
+            if trio.current_time() - written_s >= CHECK_S:
+                await self._write_scrub_times(read)
+                written_s = trio.current_time()
+        await self._write_scrub_times(read)
 
-    async def _note(self, directories: set[LogDir]) -> None:
+    async def _write_scrub_times(self, directories: set[LogDir]) -> None:
         for directory in directories:
             try:
                 await offload(directory.write_scrub_times, directory=directory.path)
@@ -168,7 +168,7 @@ class Scrubber:
                 del self._suspects[partition]
                 log = partition.log
                 await self._check_log(partition, log, _suspected(log))
-                await self._note({log.log_dir})
+                await self._write_scrub_times({log.log_dir})
 
     async def _check_log(self, partition: Partition, log: Log, segments: list[Segment]) -> None:
         """Check some segments of a log."""

@@ -22,7 +22,7 @@ from pk.core.broker.peers import Channel, PeerLost, Peers
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.state import BrokerState
 from pk.core.broker.upkeep.bandwidth import Bandwidth
-from pk.core.broker.upkeep.put_in_place import put_in_place
+from pk.core.broker.upkeep.replace_segments import replace_segments
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.cleaned_segment import CleanedSegment, remove_cleaned
 from pk.core.log.epochs import LeaderEpochs
@@ -125,18 +125,18 @@ class SegmentRepair:
 
             sizes = await offload(finish, directory=path)
             epochs = LeaderEpochs(log.state.epochs.entries)
-            flaw = await self._bandwidth.run(
+            problem = await self._bandwidth.run(
                 find_replacement_problem(writer.segment, replaced, epochs), path
             )
-            if flaw is not None:
+            if problem is not None:
                 raise NotRepaired(
-                    f"the segment of broker {partition.leader} cannot replace it: {flaw}"
+                    f"the segment of broker {partition.leader} cannot replace it: {problem}"
                 )
             if partition.log is not log or partition.leader_epoch != epoch or partition.leads:
                 raise NotRepaired("the leader has changed")
             in_place = True
             part = Part(base, replaced.size, 0, 0)
-            if segment not in log.state.segments or not await put_in_place(
+            if segment not in log.state.segments or not await replace_segments(
                 self._replicas, partition, log, base, [part], sizes
             ):
                 in_place = False
@@ -163,7 +163,7 @@ class SegmentRepair:
             offset = replaced.start_offset
             while offset < replaced.following:
                 records = await self._fetch(channel, partition, epoch, offset)
-                batches = list(_whole_batches(records, offset))
+                batches = list(_complete_batches(records, offset))
                 if not batches:
                     break  # the check of the copy will find that data is missing
                 within = [b for b in batches if b[1].base_offset < replaced.following]
@@ -206,7 +206,7 @@ class SegmentRepair:
         return bytes(data.records or b"") if data is not None else b""
 
 
-def _whole_batches(records: bytes, offset: int) -> Generator[tuple[int, BatchHeader]]:
+def _complete_batches(records: bytes, offset: int) -> Generator[tuple[int, BatchHeader]]:
     """Return the whole batches in a fetch from `offset` on, the first of which contains it. Raises
     CorruptBatch."""
     for position, header in iter_headers(records):

@@ -530,13 +530,13 @@ class TestDeleting:
             late = dict(t.storage.objects)
             await t.cluster.decide(TopicDeleted(t.topic_id))
             await t.manager(1).check()
-            await trio.sleep(deleted_topics.GONE_S)
+            await trio.sleep(deleted_topics.DELETION_DELAY_S)
             await t.manager(1).check()
             await t.cluster.until(lambda: not t.storage.objects and t.manager(1).is_idle)
             t.storage.objects |= late
             await t.manager(1).check()
             assert t.storage.objects == late
-            await trio.sleep(deleted_topics.LATE_S)
+            await trio.sleep(deleted_topics.LATE_OBJECTS_S)
             await t.manager(1).check()
             await t.cluster.until(lambda: not t.storage.objects)
 

@@ -13,7 +13,7 @@ from broker.remote.tiered import Tiered, tiered
 from group.brokers import simulated
 from msgspec.structs import replace
 
-from pk.core.broker.remote.deleted_topics import GONE_S
+from pk.core.broker.remote.deleted_topics import DELETION_DELAY_S
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.broker.remote.segment_deleter import SegmentDeleter
 from pk.core.broker.replication import remote_log
@@ -161,7 +161,7 @@ async def test_what_a_deleted_topic_left_is_deleted_with_it() -> None:
         await t.cluster.decide(TopicDeleted(t.topic_id))
         manager = t.manager(1)
         await manager.check()
-        await trio.sleep(GONE_S + 1)
+        await trio.sleep(DELETION_DELAY_S + 1)
         await manager.check()
         await t.cluster.until(lambda: manager.is_idle)
         assert not t.storage.objects

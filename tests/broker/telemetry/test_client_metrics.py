@@ -53,7 +53,7 @@ class World:
         self.metrics.check_push(
             instance, subscription, compression, len(data), ends=ends, peer=SHOP
         )
-        self.metrics.keep(instance, self.metrics.read(compression, data))
+        self.metrics.store(instance, self.metrics.read(compression, data))
 
     def values(self) -> dict[str, float]:
         return {
@@ -107,37 +107,42 @@ def test_who_is_asked_for_what() -> None:
         shops={"metrics": "x.y", "interval.ms": "1000", "match": "client_id=shop-.*"},
         java={"metrics": "*", "match": "client_software_name=apache-kafka-java,client_id=.*"},
     )
-    instance, asked = world.metrics.ask(ZERO_UUID, SHOP)
+    instance, subscription = world.metrics.subscription_of(ZERO_UUID, SHOP)
     assert instance != ZERO_UUID
-    assert (asked.metrics, asked.interval_ms) == (("org.apache.", "x.y"), 1000)
+    assert (subscription.metrics, subscription.interval_ms) == (("org.apache.", "x.y"), 1000)
     java = Peer("other", "apache-kafka-java", "4.0", "127.0.0.1")
-    assert world.metrics.ask(ZERO_UUID, java)[1].metrics == ("",)
-    _, nobody = World().metrics.ask(ZERO_UUID, SHOP)
+    assert world.metrics.subscription_of(ZERO_UUID, java)[1].metrics == ("",)
+    _, nobody = World().metrics.subscription_of(ZERO_UUID, SHOP)
     assert (nobody.metrics, nobody.interval_ms) == ((), 300_000)
 
 
 def test_a_client_comes_in_its_time() -> None:
     world = World(all={"metrics": "*", "interval.ms": "1000"})
-    instance, asked = world.metrics.ask(ZERO_UUID, SHOP)
-    assert code_of(world.metrics.ask, instance, SHOP) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    instance, subscription = world.metrics.subscription_of(ZERO_UUID, SHOP)
+    assert (
+        code_of(world.metrics.subscription_of, instance, SHOP)
+        == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    )
     data = message(gauge("a", 1))
-    world.push(instance, asked.subscription_id, data)
-    early = code_of(world.push, instance, asked.subscription_id, data)
+    world.push(instance, subscription.subscription_id, data)
+    early = code_of(world.push, instance, subscription.subscription_id, data)
     assert early == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     world.clock.seconds += 1
-    world.push(instance, asked.subscription_id, data)
+    world.push(instance, subscription.subscription_id, data)
     world.push(
-        instance, asked.subscription_id, data, ends=True
+        instance, subscription.subscription_id, data, ends=True
     )  # the last one may come at any time
     for call in (world.push, world.push):
-        assert code_of(call, instance, asked.subscription_id, data) == ErrorCode.INVALID_REQUEST
-    assert code_of(world.metrics.ask, instance, SHOP) == ErrorCode.INVALID_REQUEST
+        assert (
+            code_of(call, instance, subscription.subscription_id, data) == ErrorCode.INVALID_REQUEST
+        )
+    assert code_of(world.metrics.subscription_of, instance, SHOP) == ErrorCode.INVALID_REQUEST
 
 
 def test_what_is_refused() -> None:
     world = World(all={"metrics": "*", "interval.ms": "1000"})
-    instance, asked = world.metrics.ask(ZERO_UUID, SHOP)
-    push, known = world.push, asked.subscription_id
+    instance, subscription = world.metrics.subscription_of(ZERO_UUID, SHOP)
+    push, known = world.push, subscription.subscription_id
     assert code_of(push, ZERO_UUID, known, b"") == ErrorCode.INVALID_REQUEST
     assert code_of(push, b"?" * 16, known, b"") == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert code_of(push, instance, known + 1, b"") == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
@@ -158,7 +163,7 @@ def test_what_is_refused() -> None:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_values_are_kept(codec: Codec) -> None:
     world = World(all={"metrics": "wanted", "interval.ms": "1000"})
-    instance, asked = world.metrics.ask(ZERO_UUID, SHOP)
+    instance, subscription = world.metrics.subscription_of(ZERO_UUID, SHOP)
     for _ in range(2):
         data = message(
             gauge("wanted.now", 7, node="1"),
@@ -167,7 +172,7 @@ def test_values_are_kept(codec: Codec) -> None:
             gauge("other", 1),
         )
         sent = bytes(compress(codec, data)) if codec else data
-        world.push(instance, asked.subscription_id, sent, compression=int(codec))
+        world.push(instance, subscription.subscription_id, sent, compression=int(codec))
         world.clock.seconds += 1
     assert world.values() == {
         "kafka_client_wanted_now": 7,
@@ -183,12 +188,12 @@ def test_values_are_kept(codec: Codec) -> None:
 def test_names_that_collide() -> None:
     """A client's names are its own; what Prometheus reads stays whole."""
     world = World(all={"metrics": "*", "interval.ms": "1000"})
-    instance, asked = world.metrics.ask(ZERO_UUID, SHOP)
+    instance, subscription = world.metrics.subscription_of(ZERO_UUID, SHOP)
     data = message(
         gauge("a.b", 1), gauge("a_b", 2), counter("A-B", 3, delta=False), gauge("", 4),
         gauge("é", 5, __name__="x", client_id="not mine"),
     )  # fmt: skip
-    world.push(instance, asked.subscription_id, data)
+    world.push(instance, subscription.subscription_id, data)
     found = world.metrics.samples()
     assert len({m.prometheus for m in found}) == len(found)
     for metric in found:
@@ -202,14 +207,16 @@ def test_clients_and_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "CLIENTS_MAX", 2)
     monkeypatch.setattr(module, "SERIES_MAX", 3)
     world = World(all={"metrics": "*", "interval.ms": "1000"})
-    instance, asked = world.metrics.ask(ZERO_UUID, SHOP)
-    world.metrics.ask(ZERO_UUID, SHOP)
-    refused = code_of(world.metrics.ask, ZERO_UUID, SHOP)
+    instance, subscription = world.metrics.subscription_of(ZERO_UUID, SHOP)
+    world.metrics.subscription_of(ZERO_UUID, SHOP)
+    refused = code_of(world.metrics.subscription_of, ZERO_UUID, SHOP)
     assert refused == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    world.push(instance, asked.subscription_id, message(*(gauge(f"g{n}", n) for n in range(9))))
+    world.push(
+        instance, subscription.subscription_id, message(*(gauge(f"g{n}", n) for n in range(9)))
+    )
     assert len(world.values()) == 3
     world.clock.seconds += 61
-    world.metrics.ask(ZERO_UUID, SHOP)  # the silent ones made room
+    world.metrics.subscription_of(ZERO_UUID, SHOP)  # the silent ones made room
     with pytest.raises(Malformed, match="more than"):
         read_metrics(message(*(gauge("g", 1) for _ in range(SERIES_MAX + 1))))
 

@@ -12,7 +12,7 @@ import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.upkeep.cleaner import Cleaner, Compactor, InThread
+from pk.core.broker.upkeep.cleaner import Cleaner, Compactor, ThreadCompactor
 from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.errors import ErrorCode
 from pk.core.log.disk import RealDisk
@@ -70,7 +70,7 @@ def test_a_log_is_compacted(kind: str, tmp_path: Path) -> None:
     async def run() -> None:
         disk: Disk = RealDisk() if kind == "process" else MemoryDisk()
         path = str(tmp_path) if kind == "process" else "/data"
-        compactor: Compactor = InProcess() if kind == "process" else InThread(disk)
+        compactor: Compactor = InProcess() if kind == "process" else ThreadCompactor(disk)
         async with running_node(disk, log__dirs=path) as node, caller_of(node) as caller:
             await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
             await make_topic(caller, "plain", cleanup__policy="delete")
@@ -96,7 +96,7 @@ def test_it_reads_and_writes_no_faster_than_it_may(kind: str, tmp_path: Path) ->
     async def run() -> None:
         disk: Disk = RealDisk() if kind == "process" else MemoryDisk()
         path = str(tmp_path) if kind == "process" else "/data"
-        compactor: Compactor = InProcess() if kind == "process" else InThread(disk)
+        compactor: Compactor = InProcess() if kind == "process" else ThreadCompactor(disk)
         keys = {"log__cleaner__io__max__bytes__per__second": "400000"}
         async with running_node(disk, log__dirs=path, **keys) as node, caller_of(node) as caller:
             await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
@@ -145,7 +145,7 @@ async def test_a_topic_may_be_compacted_and_lose_what_is_old() -> None:
         await LogRetention(node.broker.data.replicas, node.broker.config).check()
         assert log.state.log_start_offset == 2
         cleaner = Cleaner(
-            node.broker.data.replicas, lambda: node.broker.config, InThread(log.state.disk)
+            node.broker.data.replicas, lambda: node.broker.config, ThreadCompactor(log.state.disk)
         )
         assert await cleaner.clean_one()
         assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
@@ -165,7 +165,9 @@ async def test_groups_offsets_are_compacted_and_read_again() -> None:
         log = node.broker.data.replicas.partition(OFFSETS_TOPIC, 0).log
         log.segments.roll(node.broker.clock.now_ms())
         before = log.state.size
-        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
+        cleaner = Cleaner(
+            node.broker.data.replicas, lambda: node.broker.config, ThreadCompactor(disk)
+        )
         assert await cleaner.clean_one()
         assert log.state.size < before / 5
         wanted = [(19, 119, 219), (19, -1, -1)]
@@ -217,7 +219,9 @@ async def test_a_damaged_log_is_set_aside_and_the_others_go_on() -> None:
             fill(node, node.broker.data.replicas.partition(name, 0))
         bad = node.broker.data.replicas.partition("bad", 0)
         bad.log.state.segments[0].file.pwrite(b"\xff", 80)
-        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
+        cleaner = Cleaner(
+            node.broker.data.replicas, lambda: node.broker.config, ThreadCompactor(disk)
+        )
         results = [await cleaner.clean_one() for _ in range(4)]
         assert results.count(True) == 1 and not any(results[2:])
         assert node.broker.data.replicas.partition("good", 0).log.segments.first_dirty_offset == 90
@@ -232,7 +236,9 @@ async def test_a_full_disk_ends_the_round_and_harms_nothing() -> None:
         partition = node.broker.data.replicas.partition("t", 0)
         fill(node, partition, pad=300)
         before = [s.size for s in partition.log.state.segments]
-        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
+        cleaner = Cleaner(
+            node.broker.data.replicas, lambda: node.broker.config, ThreadCompactor(disk)
+        )
         disk.bytes_max = disk.used_bytes + 1000
         assert not await cleaner.clean_one()
         assert partition.offline is None
@@ -252,7 +258,9 @@ def test_nothing_is_compacted_before_the_recovery_point_is_noted(name: str) -> N
             partition = node.broker.data.replicas.partition("t", 0)
             fill(node, partition)
             before = [s.size for s in partition.log.state.segments]
-            cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
+            cleaner = Cleaner(
+                node.broker.data.replicas, lambda: node.broker.config, ThreadCompactor(disk)
+            )
             disk.fail_next("write", errno.ENOSPC, suffix=f"{name}-checkpoint.tmp", times=2)
             for _ in range(2):
                 assert not await cleaner.clean_one()
@@ -273,7 +281,7 @@ async def test_a_topic_deleted_meanwhile_is_let_go() -> None:
         partition = node.broker.data.replicas.partition("t", 0)
         fill(node, partition)
 
-        class Deleting(InThread):
+        class Deleting(ThreadCompactor):
             async def _steps(self, job, bytes_per_s):  # type: ignore[no-untyped-def]
                 async for one in super()._steps(job, bytes_per_s):
                     node.broker.data.replicas._by_topic.pop("t")
@@ -298,7 +306,7 @@ async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_ro
         )
         (other,) = (d for d in dirs.directories if d is not old.log_dir)
 
-        class Moving(InThread):
+        class Moving(ThreadCompactor):
             async def _steps(self, job, bytes_per_s):  # type: ignore[no-untyped-def]
                 async for one in super()._steps(job, bytes_per_s):
                     if partition.log is old:

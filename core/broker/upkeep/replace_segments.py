@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pk.core.broker.replication.replicas import Replicas
 
 
-async def put_in_place(
+async def replace_segments(
     replicas: Replicas,
     partition: Partition,
     log: Log,
