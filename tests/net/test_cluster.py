@@ -111,7 +111,7 @@ async def test_the_answer_with_the_next_leader_still_names_the_broker_that_died(
 ) -> None:
     """librdkafka gives up a broker that is not named, and may drop the new leader with it, for up
     to a second."""
-    monkeypatch.setattr("pk.core.broker.requests.recently_fenced.NAMED_S", 60)
+    monkeypatch.setattr("pk.core.broker.requests.recently_fenced.RECENT_S", 60)
     async with running_cluster() as cluster:
         await make_replicated(cluster, "t")
         leader = state(cluster).leader
