@@ -265,7 +265,9 @@ class Broker(Faults, Records):
 
         found = [_request(seen) for seen in self._call(look)]
         if len(found) < count:
-            raise TimeoutError(f"{len(found)} of {count} {api} requests came in {timeout_s:g} s")
+            raise TimeoutError(
+                f"{len(found)} of {count} {api} requests arrived within {timeout_s:g} s"
+            )
         return found
 
     def forget_requests(self) -> None:

@@ -71,7 +71,9 @@ class Records:
                 left_ms = max(0.0, end - time.monotonic()) * 1000
                 found += consumer.poll(timeout_ms=left_ms if count is not None else 50)
         wanted = "" if count is None else f" of {count}"
-        raise TimeoutError(f"{len(found)}{wanted} records of {topic} came in {timeout_s:g} s")
+        raise TimeoutError(
+            f"{len(found)}{wanted} records of {topic} arrived within {timeout_s:g} s"
+        )
 
 
 def _bytes(text: str | bytes | None) -> bytes | None:

@@ -255,8 +255,8 @@ class Job:
         kept = [f for f in fields.fields if f.name != CORRUPT]
         if not kept:
             raise OptionError(
-                f"no {name} among {len(samples.get(name, ())):,} looked at is a JSON object; give a"
-                f" schema, or export the {name}s as string"
+                f"none of the {len(samples.get(name, ())):,} sampled {name}s is a JSON object;"
+                f" give a schema, or export the {name}s as string"
             )
         return StructType([*kept, StructField(CORRUPT, StringType())])
 
@@ -299,8 +299,6 @@ def _parse_schema(spark: "SparkSession", name: str, text: str) -> "StructType":
     try:
         return struct_of(spark, text)
     except PySparkException as e:
-        raise OptionError(
-            f"the schema of the {name} is not one that Spark reads: {sentence(e)}"
-        ) from e
+        raise OptionError(f"Spark cannot parse the schema of the {name}: {sentence(e)}") from e
     except ValueError as e:
         raise OptionError(f"the schema of the {name} must name columns: {e}") from e

@@ -146,7 +146,7 @@ class ExportOptions:
                 kinds = f"bytes, string, json, {', '.join(KINDS)}"
                 raise OptionError(f"{what} must be one of {kinds}, not {kind!r}")
             if schema is not None and kind != "json" and self.mode != "resume":
-                raise OptionError(f"a schema of the {what} needs json")
+                raise OptionError(f"a schema of the {what} needs the type json")
         parse_layout(self.partition_by)
         if self.table is not None or self.mode != "resume":
             check_table(self.table, self.table_name)

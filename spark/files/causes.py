@@ -10,11 +10,11 @@ from typing import Final
 
 _KEYS: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
 _HINTS: Final = {
-    "InvalidAccessKeyId": f"see {_KEYS}",
-    "SignatureDoesNotMatch": f"see {_KEYS}",
+    "InvalidAccessKeyId": f"check {_KEYS}",
+    "SignatureDoesNotMatch": f"check {_KEYS}",
     "ExpiredToken": "AWS_SESSION_TOKEN in the environment has expired",
-    "AccessDenied": "these credentials do not permit it",
-    "NoSuchBucket": "make the bucket, or see the URL and AWS_ENDPOINT_URL",
+    "AccessDenied": "these credentials do not have the permission",
+    "NoSuchBucket": "create the bucket, or check the URL and AWS_ENDPOINT_URL",
 }
 _XML: Final = re.compile(
     r"<Error>.*?<Code>(?P<code>\w+)</Code>(?:.*?<Message>(?P<said>[^<]*)</Message>)?", re.DOTALL
@@ -48,9 +48,10 @@ def storage_cause(text: str) -> str | None:
             said = " ".join((found["said"] or "").split()).rstrip(".")
             code = found["code"]
             hint = f"; {_HINTS[code]}" if code in _HINTS else ""
-            return f"the object storage refuses it: {f'{said} ({code})' if said else code}{hint}"
+            why = f"{said} ({code})" if said else code
+            return f"the object storage refuses the request: {why}{hint}"
     if (found := _STATUS.search(text)) is not None:
-        return f"the object storage refuses it: {found['status']}; see {_KEYS}"
+        return f"the object storage refuses the request: {found['status']}; check {_KEYS}"
     for pattern in _UNREACHABLE:
         if (found := pattern.search(text)) is not None:
             return f"{found['server']} cannot be reached"

@@ -366,10 +366,10 @@ def store_at(place: str | Path, iceberg: Mapping[str, str] | None = None) -> Sto
     text = str(place)
     known, slashes, rest = text.partition("://")
     if not slashes:
-        raise OptionError(f"a URL begins with {known.partition(':')[0]}://, unlike {text}")
+        raise OptionError(f"a URL begins with {known.partition(':')[0]}://, not {text}")
     if name not in _SCHEMES:
         kinds = ", ".join(f"{each}://" for each in ("s3", "gs", "az", "abfss"))
-        raise OptionError(f"{text} is not a place for files: it must be a directory, {kinds}")
+        raise OptionError(f"{text} is not a location for files; give a directory, {kinds}")
     _need_obstore()
     kind = _SCHEMES[name]
     settings = settings_of(kind)

@@ -38,8 +38,8 @@ def file_portions(frame: "DataFrame") -> list[Portion]:
 
 
 MIXES: Final = (
-    "an expression mixes rows of different files (a window or an aggregate): import its result "
-    "from files"
+    "an expression combines rows of different files (a window function or an aggregate); write "
+    "its result to files, and import these"
 )
 
 
@@ -53,7 +53,7 @@ def _file_portion(partition: Any) -> Iterable[Portion]:
             return []
         raise ImportRefused(MIXES) from e
     if len(files) != 1:
-        raise SparkFailed(f"Spark reads {len(files)} files in one task, where pk asked for one")
+        raise SparkFailed(f"Spark reads {len(files)} files in one task, but pk asked for one")
     file = files[0]
     name = _readable(str(file.urlEncodedPath()))
     start, length = int(file.start()), int(file.length())

@@ -165,8 +165,8 @@ class _Run:
             return
         if about["topic_id"] != self._topic_id:
             raise ImportRefused(
-                f"the import {self._id} went to {about['topic']}, another topic, or one that has "
-                "been deleted since; give another id"
+                f"the import {self._id} writes to another topic, {about['topic']}, or to one that"
+                " has been deleted since; give another id"
             )
         was, now = about["meaning"], json.loads(json.dumps(self._options.meaning()))
         for name in now:
@@ -309,8 +309,9 @@ def _check_unchanged(portions: Iterable[Portion], ledger: Ledger) -> None:
         mark = ledger.marks.get(portion.name)
         if mark is not None and mark.stamp != portion.stamp:
             raise ImportRefused(
-                f"{portion.file} has changed since rows of it were imported: it had {mark.stamp}, "
-                f"and has {portion.stamp}; give another id to import all of it again"
+                f"{portion.file} has changed since some of its rows were imported: it had "
+                f"{mark.stamp}, and now has {portion.stamp}; give another id to import all of it"
+                " again"
             )
 
 

@@ -140,7 +140,7 @@ class Ledger:
             except KafkaError as e:
                 if e.code in _FENCED:
                     raise ImportOvertaken(
-                        f"another run of the import {self._id} has begun and continues it"
+                        f"another run of the import {self._id} has begun and taken over"
                     ) from e
                 if attempt == _ATTEMPTS - 1 or not worth_another(e):
                     raise

@@ -89,7 +89,7 @@ class ImportOptions:
         found = _format_of(self.place)
         if found is None:
             raise OptionError(
-                f"the name of {self.source} does not tell its format; give one of"
+                f"the name of {self.source} does not show its format; give one of"
                 f" {', '.join(FORMATS)}"
             )
         return found
@@ -136,7 +136,7 @@ class ImportOptions:
         if self.where.remote is not None:
             raise OptionError(
                 "an import cannot run on a Spark Connect server, which does not show how it "
-                "splits files into tasks; give --master, or leave it out"
+                "splits files into tasks; use --master, or a local Spark"
             )
         if self.kind not in FORMATS:
             raise OptionError(f"the format must be one of {', '.join(FORMATS)}, not {self.kind!r}")
@@ -148,7 +148,7 @@ class ImportOptions:
             if self.table is None or self.order_by is None:
                 raise OptionError("jdbc needs a table and the unique column that orders its rows")
         elif self.table is not None or self.order_by is not None:
-            raise OptionError("a table and its order are only for jdbc")
+            raise OptionError("a table and the column that orders its rows are only for jdbc")
         for jar in self.jars:
             if not Path(jar).is_file():
                 raise OptionError(f"the jar {jar} does not exist")

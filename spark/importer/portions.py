@@ -114,7 +114,7 @@ def _database(
     ).collect()
     low, high, count = found
     if count and not (isinstance(low, int) and isinstance(high, int)):
-        raise OptionError(f"the column {column} must hold whole numbers, and no null")
+        raise OptionError(f"the column {column} must contain only whole numbers, without nulls")
     if known:
         low = known[-1][1]
     if count and high >= low:

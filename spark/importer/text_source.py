@@ -285,7 +285,7 @@ class _Text:
                 known = ", ".join(found.fields) or "none"
                 raise OptionError(
                     f"{option} {text!r} is not an expression for these rows: no line has the "
-                    f"field {'.'.join(path)}; there are {known}"
+                    f"field {'.'.join(path)}; the fields are {known}"
                 )
 
 

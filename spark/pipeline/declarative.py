@@ -36,7 +36,9 @@ libraries:
 configuration:
 {configuration}"""
 
-_NO_REGISTRY: Final = "a project's code would contain the login of the schema registry"
+_NO_REGISTRY: Final = (
+    "a declarative pipeline cannot use a schema registry: its code would contain the login"
+)
 
 _HEAD: Final = '''\
 """{name}, written by `pk spark pipeline export --declarative` from {file}."""

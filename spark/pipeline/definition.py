@@ -396,7 +396,7 @@ class _Table:
             local_path(place)
         except OptionError:
             at = self.document.at((*self.path, *path))
-            self.problems.append(Problem(at, f"{what} of this machine, not {place!r}"))
+            self.problems.append(Problem(at, f"{what} on this machine, not {place!r}"))
 
     def optional(self, name: str) -> str | None:
         return self.text(name) or None
@@ -537,7 +537,7 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
             "name", f"name may contain only letters, digits, '.', '_' and '-', not {name!r}"
         )
     checkpoint = table.place(
-        "checkpoint", "checkpoint", needed="a directory that remembers what was read"
+        "checkpoint", "checkpoint", needed="the directory that stores the progress"
     )
     on_error = cast(OnError, table.choice("on_error", ON_ERROR, "stop"))
     dead_letters = table.optional("dead_letters")
@@ -641,7 +641,7 @@ def _watermark(table: _Table) -> Watermark | None:
     if inner is None:
         return None
     found = Watermark(
-        column=inner.text("column", needed="the column that has the time"),
+        column=inner.text("column", needed="the column with the time"),
         delay=inner.text("delay", needed="how late rows may come, such as '10 minutes'"),
     )
     inner.end("a watermark")
@@ -665,7 +665,7 @@ def _source(table: _Table, *, stream: bool) -> Relation:
     kinds = ("topic", "files", "jdbc") if stream else ("files", "jdbc")
     kind = _kind(table, kinds, what)
     if watermark is not None and not stream:
-        table.wrong("watermark", "a [[table]] is read whole, so it has no watermark")
+        table.wrong("watermark", "each batch reads a [[table]] completely, so it has no watermark")
     if kind is None:
         return Relation(name=name, path=table.path)
     if kind == "topic":
@@ -715,10 +715,10 @@ def _jdbc_source(table: _Table, name: str, watermark: Watermark | None, stream: 
         table.wrong(
             None,
             "changes is missing: columns that grow with every insert and update, such as"
-            " ['updated_at', 'id']; a [[table]] is read whole and needs none",
+            " ['updated_at', 'id']; a [[table]] is read completely and needs none",
         )
     if not stream and table.has("changes"):
-        table.wrong("changes", "a [[table]] is read whole; only a [[source]] has changes")
+        table.wrong("changes", "a [[table]] is read completely; only a [[source]] has changes")
     return JdbcSource(
         name=name,
         path=table.path,
@@ -845,7 +845,7 @@ def _sink(table: _Table) -> Sink:
             **_keyed(table, mode),
         )
         if mode in ("update", "complete") and not found.key:
-            table.wrong("mode", f'mode = "{mode}" needs a key: the columns that name a row')
+            table.wrong("mode", f'mode = "{mode}" needs a key: the columns that identify a row')
     if kind in ("parquet", "topic") and mode == "upsert":
         table.wrong("mode", f"a {kind} sink cannot upsert; delta, iceberg and jdbc sinks can")
     elif kind in ("parquet", "delta", "iceberg") and mode not in ("append", "upsert"):
@@ -878,14 +878,14 @@ def _keyed(table: _Table, mode: Mode) -> _Keyed:
         leave_out=table.texts("leave_out"),
     )
     if mode == "upsert" and not found["key"]:
-        table.wrong("mode", 'mode = "upsert" needs a key: the columns that name a row')
+        table.wrong("mode", 'mode = "upsert" needs a key: the columns that identify a row')
     if mode != "upsert":
         for name in ("delete", "order_by", "leave_out"):
             if table.has(name):
                 table.wrong(name, f'{name} has no effect without mode = "upsert"')
     for name in found["leave_out"]:
         if name in found["key"]:
-            table.wrong("leave_out", f"the table needs {name}, which is in its key")
+            table.wrong("leave_out", f"{name} cannot be left out, because it is in the key")
     return found
 
 

@@ -115,7 +115,7 @@ class Search:
         of earlier batches. Raises Interrupted, Unsearchable."""
         sources = [s for s in self._pipeline.topics if s.name in query.sources]
         if len(sources) < len([s for s in self._pipeline.sources if s.name in query.sources]):
-            raise Unsearchable("it also reads a stream of files or of a database")
+            raise Unsearchable("the query also reads a stream of files or of a database")
         batch = self._batch(query, sources)
         kept: dict[str, DataFrame] = {}
         # An adaptive plan may omit steps that get no rows, and with them the failure.

@@ -105,7 +105,7 @@ class Fields:
             named = f"{source.name}: {shown_path(path)}"
             if why is None:
                 evolved = with_double
-                say(f"{named} was BIGINT, and is DOUBLE from here on.")
+                say(f"{named} was BIGINT, and is DOUBLE from now on.")
             else:
                 evolved = replace(evolved, stays={**evolved.stays, path: f"stays BIGINT: {why}"})
                 say(f"{named} stays BIGINT: {why}.")
@@ -130,8 +130,8 @@ class Fields:
         if not schema.fields:
             raise self._pipeline.problem(
                 (*source.path, "value"),
-                f"the topic {source.topic} has no JSON object to take the fields from; give them:"
-                " fields = 'id BIGINT, name STRING'",
+                f"the topic {source.topic} has no JSON object from which to infer the fields;"
+                " give them: fields = 'id BIGINT, name STRING'",
             )
         return schema
 
@@ -150,4 +150,4 @@ class Fields:
 def _rounded(texts: list[bytes], path: Path) -> str | None:
     """Why the values of other records prevent a field from becoming DOUBLE; None if they do not."""
     large = not_double(texts, path)
-    return None if large is None else f"DOUBLE cannot hold {large}, which other records have"
+    return None if large is None else f"DOUBLE cannot hold {large}, a value of other records"

@@ -158,16 +158,16 @@ _FILE: Final = '''\
 # Paths are relative to this file.
 
 name = "{name}"
-# What was read and written, so that the next run goes on there. Without it the pipeline begins again.
+# The directory that stores the progress: the next run continues from it. Without it the pipeline begins again.
 checkpoint = "{name}.checkpoint"
 # What to do with records that do not parse, or with which a step fails: stop, skip, or dlq, which writes them to
 # a topic of dead letters.
 {errors}
-# Fields that are new in JSON values: evolve takes them over, fixed leaves them out.
+# New fields in JSON values: evolve adds columns for them, fixed leaves them out.
 schema = "evolve"
 # The group that gets the offsets, for tools that show lag (default: the pipeline's name).
 # group = "{name}"
-# A batch begins when the one before is done; with this, no more often.
+# The minimum time from one batch to the next (default: a batch begins when the previous one ends).
 # every = "10 seconds"
 
 [kafka]  # configs of Kafka's clients
@@ -192,13 +192,13 @@ start = "earliest"  # or latest: where a new pipeline begins
 #   files = "incoming", format = "csv" (json, parquet, text, orc), fields = "id BIGINT, name STRING"
 #   jdbc = "jdbc:sqlite:shop.db", table = "customers", changes = ["updated_at", "id"]
 
-# [[table]]  # read whole in each batch: for enrichment
+# [[table]]  # each batch reads it completely: for enrichment
 # name = "customers"
 # files = "customers.csv"
 # format = "csv"
 # options = {{ header = true }}
 
-# A step makes rows of rows, by SQL or by a function in a Python file.
+# A step computes rows from rows, with SQL or with a function in a Python file.
 [[step]]
 name = "clean"
 sql = """
@@ -215,7 +215,7 @@ FROM clean
 GROUP BY window(at, '1 minute')
 """
 
-# A Python step: def alerts(spark, clean): return a data frame
+# A Python step: the function is def alerts(spark, clean), and returns a data frame.
 # [[step]]
 # name = "alerts"
 # python = "alerts.py:alerts"
@@ -226,7 +226,7 @@ GROUP BY window(at, '1 minute')
 from = "per_minute"
 topic = "{topic}-per-minute"
 key = "cast(minute AS string)"
-# mode = "update"  # each change at once; append (the default) writes a window when its time is over
+# mode = "update"  # writes each change at once; append (the default) writes a window when it is complete
 # Other sinks:
 #   parquet = "out/orders", partition_by = ["day"]
 #   delta = "out/orders"

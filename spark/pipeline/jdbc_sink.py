@@ -286,7 +286,9 @@ class Database:
             return utils.schemaString(dialect, java.schema(), False, nothing)
         except (Py4JJavaError, PySparkException) as e:
             said = e.java_exception if isinstance(e, Py4JJavaError) else e
-            raise TargetRefused(f"the database cannot have a table of these columns: {said}") from e
+            raise TargetRefused(
+                f"the database cannot create a table with these columns: {said}"
+            ) from e
 
     def create_markers(self) -> None:
         """Create the table of batch numbers if it is missing."""

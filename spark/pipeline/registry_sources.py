@@ -71,7 +71,9 @@ def source_options(
         for name in source.options:
             if name.lower() in _OURS:
                 said = "key, value, on_error and schema"
-                raise pipeline.problem((*source.path, "options"), f"{name} is set by {said} here")
+                raise pipeline.problem(
+                    (*source.path, "options"), f"in a pipeline, {said} set {name}"
+                )
         ours["schema.on.error"] = "null"
         if has_bytes(pipeline, source):
             ours["schema.include.bytes"] = "true"

@@ -42,7 +42,7 @@ def check_changes(pipeline: Pipeline, sink: KeyedSink, frame: "DataFrame") -> No
                 raise pipeline.problem((*sink.path, key), message)
     for name in _named(frame, sink.key):
         if isinstance(frame.schema[name].dataType, StructType | ArrayType | MapType):
-            message = f"{name} is not a single value, as a key must be"
+            message = f"{name} cannot be in a key: it is not a single value"
             raise pipeline.problem((*sink.path, "key"), message)
     if sink.delete is not None:
         try:

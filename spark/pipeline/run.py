@@ -483,7 +483,9 @@ class _Run:
                 if watcher.problem is not None:
                     raise PipelineFailed(watcher.problem)
             if self._lock.lost:
-                raise PipelineFailed("another process has taken over this pipeline, or may have")
+                raise PipelineFailed(
+                    "another process has taken over this pipeline, or may have done so"
+                )
             time.sleep(_POLL_S)
 
     def _stop(self, planned: list["Query"], running: Mapping[str, "StreamingQuery"]) -> None:
@@ -671,7 +673,8 @@ class _Run:
         stops = pipeline.on_error == "stop"
         if not stops:
             self._options.say(
-                f"{query.name}: {reason(said)}. The batch runs again in parts, to find the records."
+                f"{query.name}: {reason(said)}. The batch runs again in parts, to find the"
+                " failing records."
             )
         try:
             batch, found, other = search.find(
@@ -681,7 +684,7 @@ class _Run:
             return None
         except Unsearchable as e:
             raise PipelineFailed(
-                f"{reason(said)}; with which record is unknown: {e}",
+                f"{reason(said)}; pk cannot find the failing record: {e}",
                 lasting=is_said_to_last(said),
             ) from e
         if other is not None:
@@ -691,11 +694,11 @@ class _Run:
             raise PipelineFailed(f"{reason(said)}; {why}", lasting=is_said_to_last(said))
         if stops:
             [first] = found
-            message = f"a step fails: {first.place}: {first.why}; {_GOES_ON}"
+            message = f"a step fails with a record: {first.place}: {first.why}; {_GOES_ON}"
             raise PipelineFailed(message, lasting=True)
         if len(found) > MOST:
             raise PipelineFailed(
-                f"a step fails with more than {MOST:,} records of a batch, the first of them"
+                f"a step fails with more than {MOST:,} records of a batch; the first is"
                 f" {found[0].place}: {found[0].why}",
                 lasting=True,
             )

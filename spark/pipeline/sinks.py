@@ -122,7 +122,7 @@ def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFra
         names = [field.name for field in plain.schema.fields]
         kinds = {field.name: field.dataType for field in plain.schema.fields}
         if sink.key_format is not None and "key" not in columns:
-            message = "key is missing: the expression that makes the keys"
+            message = "key is missing: the expression for the keys"
             raise pipeline.problem((*sink.path, "key_format"), message)
         rows = plain.select(
             *(

@@ -210,13 +210,14 @@ class _Comparison:
         if gone:
             self._add(
                 (),
-                f"no sink is named {' or '.join(gone)} any more, as in the last run: a sink that"
-                " has a new name begins at the start of its sources, also if it is the same",
+                f"the last run had the sink {' and '.join(gone)}, and this one does not: under a"
+                " new name, a sink begins again at the start of its sources, even if nothing else"
+                " changed",
             )
         if self._before["schema"] != self._now["schema"]:
             does = {
-                "fixed": "fields that are new from here on are left out",
-                "evolve": "fields that are new from here on become columns",
+                "fixed": "new fields are now left out",
+                "evolve": "new fields now become columns",
             }
             self._add(
                 ("schema",), f"schema was {self._before['schema']}: {does[self._now['schema']]}"
@@ -225,8 +226,8 @@ class _Comparison:
             path = ("group",) if "group" in self._pipeline.document.values else ("name",)
             self._add(
                 path,
-                f"the offsets go to the group {self._now['group']} from here on; the group"
-                f" {self._before['group']} keeps those that it has",
+                f"from now on the group {self._now['group']} gets the offsets; the group"
+                f" {self._before['group']} keeps its own",
             )
         return self._found
 
@@ -238,8 +239,8 @@ class _Comparison:
         if (before["kind"], before["place"]) != (now["kind"], now["place"]):
             self._add(
                 path,
-                f"{source.name} read {before['kind']} {before['place']} so far, and its checkpoint"
-                f" does not hold for {now['kind']} {now['place']}; {_NEW_CHECKPOINT}",
+                f"{source.name} has read {before['kind']} {before['place']} so far, and its"
+                f" checkpoint cannot be used for {now['kind']} {now['place']}; {_NEW_CHECKPOINT}",
                 refused=True,
             )
             return
@@ -247,8 +248,8 @@ class _Comparison:
             if before[name] != now[name]:
                 self._add(
                     (*source.path, "format" if now["kind"] == "files" else name),
-                    f"{name} of {source.name} was {before[name]}: what is not read yet is read as"
-                    f" {now[name]}, and Spark refuses steps whose state has its columns",
+                    f"{name} of {source.name} was {before[name]}: new records are read as"
+                    f" {now[name]}, and Spark refuses steps whose state contains the columns",
                 )
 
     def _sink(self, sink: Sink) -> None:
@@ -263,25 +264,25 @@ class _Comparison:
         if before["sources"] != now["sources"]:
             self._add(
                 (*sink.path, "from"),
-                f"{sink.name} took rows of {' and '.join(before['sources'])} so far, and now of"
-                f" {' and '.join(now['sources'])}, which Spark cannot change: give the sink a new"
-                f" name, with which it begins at the start, or {_NEW_CHECKPOINT}",
+                f"{sink.name} has read {' and '.join(before['sources'])} so far, and would now read"
+                f" {' and '.join(now['sources'])}, which Spark does not support: give the sink a"
+                f" new name, with which it begins at the start, or {_NEW_CHECKPOINT}",
                 refused=True,
             )
             return
         if (before["kind"], before["place"]) != (now["kind"], now["place"]):
             self._add(
                 (*sink.path, now["kind"]),
-                f"{sink.name} wrote to {before['kind']} {before['place']} so far: that keeps its"
-                f" rows, and {now['kind']} {now['place']} gets those from here on; with a new name"
-                " the sink begins at the start",
+                f"{sink.name} has written to {before['kind']} {before['place']} so far, which"
+                f" keeps its rows; {now['kind']} {now['place']} gets only new rows; with a new"
+                " name the sink begins at the start",
             )
         elif before["key"] != now["key"]:
             was = ", ".join(before["key"]) or "missing"
             self._add(
                 (*sink.path, "key"),
-                f"key of {sink.name} was {was}: what is written already keeps it",
+                f"key of {sink.name} was {was}: rows already written keep it",
             )
         if before["mode"] != now["mode"]:
-            said = f"mode of {sink.name} was {before['mode']}: what is written already stays"
+            said = f"mode of {sink.name} was {before['mode']}: rows already written stay"
             self._add((*sink.path, "mode"), said)

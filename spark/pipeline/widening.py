@@ -53,7 +53,7 @@ def why_not(
     for query in before:
         wider = after[query.name]
         if list(_states(query.frame)) != list(_states(wider.frame)):
-            return f"a step of {query.name} has it in its state, whose types are fixed"
+            return f"the state of a step of {query.name} contains it, and its types are fixed"
         said = _refused(places, query, wider)
         if said is not None:
             return said
@@ -72,7 +72,7 @@ def _refused(places: Places, before: "Query", after: "Query") -> str | None:
         for name, (was, now) in changed.items():
             if isinstance(was, LongType) and _has_files(before.frame.sparkSession, places, sink):
                 return (
-                    f"{sink.parquet} has files in which {name} is BIGINT, and Spark does not read"
+                    f"{sink.parquet} has files in which {name} is BIGINT, and Spark cannot read"
                     f" them together with files of {now.simpleString().upper()}"
                 )
     if isinstance(sink, JdbcSink) and changed:

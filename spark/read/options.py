@@ -224,7 +224,7 @@ def _what(
         try:
             return (), re.compile(value), ()
         except re.error as e:
-            raise OptionError(f"subscribePattern: not a pattern: {e}") from None
+            raise OptionError(f"subscribePattern is not a valid regular expression: {e}") from None
     assigned = _per_topic("assign", value, list)
     found = [TopicPartition(t, _number("assign", p)) for t, ps in assigned.items() for p in ps]
     if not found:
@@ -283,7 +283,7 @@ def _per_topic(name: str, text: str, kind: type) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as e:
-        raise OptionError(f"{name}: not JSON: {e}") from None
+        raise OptionError(f"{name} is not JSON: {e}") from None
     if not isinstance(value, dict) or not all(isinstance(v, kind) for v in value.values()):
         like = '{"topic":[0,1]}' if kind is list else '{"topic":{"0":23,"1":-2}}'
         raise OptionError(f"{name} must look like {like}, not {text!r}")

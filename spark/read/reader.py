@@ -287,7 +287,7 @@ class RangeFetch:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
                 (
-                    f"{self._wanted.topic_partition} at {self._position}: no whole batch in the "
+                    f"{self._wanted.topic_partition} at {self._position}: no complete batch in the "
                     "response"
                 ),
             )

@@ -143,7 +143,7 @@ class Reading:
 
     def _asked(self) -> Schemas:
         if self._registry is None:
-            assert self._options is not None, "tasks do not ask the registry"
+            assert self._options is not None, "tasks do not use the registry"
             self._registry = self._options.registry.open()
         return self._registry
 
@@ -179,7 +179,7 @@ class Reading:
     ) -> tuple[Chosen, Shape]:
         if chosen.schema.schema.type != given.type:
             raise OptionError(
-                f"{column}.format is {given.type.lower()}, and the schema is"
+                f"{column}.format is {given.type.lower()}, but the schema is"
                 f" {chosen.schema.schema.type}"
             )
         return chosen, chosen.shape()

@@ -120,17 +120,17 @@ def encoders(
     found: list[ColumnEncoder] = []
     for column, given in options.columns.items():
         if column not in rows.names:
-            raise OptionError(f"{column}.format is given, and the rows have no column {column}")
+            raise OptionError(f"{column}.format is given, but the rows have no column {column}")
         kind = rows[column].dataType
         if isinstance(kind, t.BinaryType) and given.type != AVRO:
             raise OptionError(
-                f"{column}.format is given, and the column {column} is binary: it must be a struct,"
+                f"{column}.format is given, but the column {column} is binary: it must be a struct,"
                 " or JSON as text"
             )
         schema_id, schema = _chosen(schemas, options, column, given, kind, topic)
         if schema.schema.type != given.type:
             raise OptionError(
-                f"{column}.format is {given.type.lower()}, and the schema is {schema.schema.type}"
+                f"{column}.format is {given.type.lower()}, but the schema is {schema.schema.type}"
             )
         one = ColumnEncoder(column, kind, schema, schema_id, given.name)
         one.writer()  # fails here if the column does not fit

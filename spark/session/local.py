@@ -380,7 +380,7 @@ class OwnSpark:
             text = (self._folder / "log").read_text(errors="replace").strip()
         except OSError:
             return ""
-        return f"; it said:\n{text[-_LOG_CHARS:]}" if text else ""
+        return f"; its log ends with:\n{text[-_LOG_CHARS:]}" if text else ""
 
     def kill(self) -> None:
         """Kill the JVM at once. `close` is still needed."""
@@ -477,6 +477,6 @@ def launch(
     """
     if where.remote is not None:
         raise OptionError(
-            "only an export can run on a Spark Connect server; give --master, or leave it out"
+            "only an export can run on a Spark Connect server; use --master, or a local Spark"
         )
     return OwnSpark(cores, conf or {}, long, inherited, jars, where, archive)

@@ -75,7 +75,7 @@ def _written(path: Path) -> Iterator[Path]:
     try:
         yield unfinished
         if not unfinished.exists():
-            raise SparkFailed("this Java writes no archive of classes")
+            raise SparkFailed("this Java cannot write an archive of its classes")
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ def _make(archive: ClassArchive) -> None:
             raise
     if own.exit_status:
         # The archive may be incomplete.
-        raise SparkFailed(f"Spark's Java ended with {own.exit_status} as it wrote the archive")
+        raise SparkFailed(f"Spark's Java ended with {own.exit_status} while it wrote the archive")
 
 
 @contextlib.contextmanager

@@ -39,11 +39,11 @@ _QUERY_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _BATCH_ID: Final = re.compile(r"[0-9]{1,18}")
 _SOURCE: Final = "is an option of the source"
 _REFUSED: Final = {
-    "includeheaders": "is an option of the source; the column headers is written where it exists",
+    "includeheaders": "is an option of the source; the column headers is written if it exists",
     "startingoffsets": _SOURCE,
     "endingoffsets": _SOURCE,
-    "subscribe": "is an option of the source; topic names where to write",
-    "path": "has no meaning here; topic names where to write",
+    "subscribe": "is an option of the source; the option topic names the topic to write to",
+    "path": "has no effect; the option topic names the topic to write to",
 }
 _SEALED: Final = "has no effect: tasks seal whole batches of records"
 _KEYS_REFUSED: Final = {
@@ -54,10 +54,10 @@ _KEYS_REFUSED: Final = {
     ),
     "retries": "has no effect; kafka.delivery.timeout.ms sets how long to retry",
     "partitioner.class": (
-        "has no effect: keys go where Java's producer sends them; the column partition says "
-        "otherwise"
+        "has no effect: the partition is chosen by key, as in Java's producer, unless the rows"
+        " have the column partition"
     ),
-    "partitioner.ignore.keys": "has no effect; the column partition says where a record goes",
+    "partitioner.ignore.keys": "has no effect; the column partition sets a record's partition",
     "partitioner.adaptive.partitioning.enable": _SEALED,
     "metadata.max.idle.ms": "has no effect here",
     "transactional.id": (
@@ -196,7 +196,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     _check(fields, "partition", (IntegerType,), "an int")
     if "headers" in fields and not _is_headers(fields["headers"].dataType):
         raise OptionError(
-            "the column headers must be an array<struct<key:string,value:binary>>, is"
+            "the column headers must be an array<struct<key:string,value:binary>>, not"
             f" {fields['headers'].dataType.simpleString()}"
         )
 

@@ -82,8 +82,8 @@ async def published_files(options: SinkOptions, listed: SealedList) -> set[str] 
     topic_id = uuid_text(cluster.metadata.topic_id(TOPIC))
     if partition.partition != listed.partition or topic_id != listed.topic_id:
         raise MarkerUnreadable(
-            f"batch {listed.batch_id} of query {listed.query_id} was begun with another topic"
-            f" {TOPIC}: another cluster, or the topic was deleted since"
+            f"batch {listed.batch_id} of query {listed.query_id} began with another topic"
+            f" {TOPIC}: another cluster, or the topic has been deleted since"
         )
     names, batch = await markers.files(partition, listed.position)
     return None if batch >= listed.batch_id else names

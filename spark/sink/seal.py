@@ -105,7 +105,7 @@ class _Sealer:
         topics = rows["topic"]
         if topics.null_count:
             raise RowRefused(
-                "a row has no topic: the column topic is null; or give the option topic"
+                "a row has no topic: its column topic is null; give it a value, or the option topic"
             )
         for topic in topics.unique().to_pylist():
             which = _compute.indices_nonzero(_compute.equal(topics, topic))

@@ -289,7 +289,7 @@ def _check_type(column: str, has: Any, given: Any) -> None:
     ):
         return
     raise TargetRefused(
-        f"the table's column {column} is {_type_name(has)}, and its new values are"
+        f"the table's column {column} is {_type_name(has)}, but the new values are"
         f" {_type_name(given)}; write them to another table, or cast them"
     )
 

@@ -70,7 +70,8 @@ class Dialect:
         )
         if not plain:
             raise ValueError(
-                f"CSV in {self.encoding} is not read; convert it to UTF-8, for instance with iconv"
+                f"pk cannot read CSV in {self.encoding}; convert it to UTF-8, for example with"
+                " iconv"
             )
 
 

@@ -77,12 +77,14 @@ class Found:
         OptionError."""
         if self.kind == "mixed":
             raise OptionError(
-                f"{name} has values of several types: an expression can name it alone, which "
-                "passes on its JSON, or a schema says its type"
+                f"{name} has values of several types: declare its type in a schema, or use an "
+                "expression that is only its name, which gives its JSON"
             )
         if self.kind == "object":
             if not self.fields:
-                raise OptionError(f"{name} is an object without fields: a schema says its type")
+                raise OptionError(
+                    f"{name} is an object without fields: declare its type in a schema"
+                )
             return t.StructType(
                 [
                     t.StructField(inner, each.type(f"{name}.{inner}"))

@@ -78,7 +78,7 @@ def test_a_place_that_cannot_be_reached_is_named(at: Run, topic: str) -> None:
     pytest.importorskip("pyspark")
     nowhere = at("spark-export", topic, "--to", "nowhere://x/y")
     assert (nowhere.code, nowhere.err.partition(":")[0]) == (2, "Nowhere"), nowhere.err
-    assert "nowhere://x/y is not a place for files" in nowhere.err.lower()
+    assert "nowhere://x/y is not a location for files" in nowhere.err.lower()
 
 
 def test_a_dry_run_of_several_topics_names_each(at: Run, topic: str, fresh: Fresh) -> None:

@@ -25,7 +25,7 @@ def topic(at: Run, fresh: Fresh) -> str:
     [
         ((), 2, "--from FILE"),
         (("--from", "x.csv", "--source-format", "xml"), 2, "parquet, csv, json"),
-        (("--from", "rows"), 2, "The name of rows does not tell its format"),
+        (("--from", "rows"), 2, "The name of rows does not show its format"),
         (("--from", "x.csv", "--table", "t"), 2, "only for jdbc"),
         (("--from", "jdbc:sqlite:x", "--table", "t"), 2, "the unique column"),
         (

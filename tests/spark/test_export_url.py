@@ -143,7 +143,7 @@ def test_an_object_is_replaced_only_as_it_was_read(store: ObjectStore) -> None:
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("nowhere://x/y", "nowhere://x/y is not a place for files"),
+        ("nowhere://x/y", "nowhere://x/y is not a location for files"),
         ("s3:/bucket/orders", "a URL begins with s3://"),
     ],
 )

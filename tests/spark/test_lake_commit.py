@@ -102,6 +102,6 @@ def test_columns_are_compared_before_anything_is_written(tmp_path: Path) -> None
     assert delta_columns(store, schema("double")) is None
     add(tmp_path / "t", 0, "long", 1)
     assert delta_columns(store, schema("integer")) == ()
-    with pytest.raises(TargetRefused, match="column n is long, and its new values are double"):
+    with pytest.raises(TargetRefused, match="column n is long, but the new values are double"):
         delta_columns(store, schema("double"))
     assert deltalake.DeltaTable(tmp_path / "t").schema().fields[0].type.type == "long"

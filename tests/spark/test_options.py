@@ -86,7 +86,7 @@ def test_a_timestamp_for_all_goes_before_those_for_each_and_those_before_offsets
         (BASE | {"subscribe": " , "}, "subscribe is empty"),
         (BASE | {"assign": "{}"}, "assign is empty"),
         (BASE | {"assign": '{"a":0}'}, "must look like"),
-        (BASE | {"subscribePattern": "("}, "not a pattern"),
+        (BASE | {"subscribePattern": "("}, "subscribePattern is not a valid regular expression"),
         (ONE | {"startingOffset": "earliest"}, "did you mean startingOffsets?"),
         (ONE | {"startingOffsets": "latest"}, "must be earliest or JSON"),
         (ONE | {"endingOffsets": "earliest"}, "must be latest or JSON"),

@@ -202,7 +202,7 @@ def test_a_sink_that_may_not_write_says_why_in_one_sentence(tmp_path: Path) -> N
         finally:
             server.kill()
     said = (
-        "The sink ids, delta s3://bucket/table: the object storage refuses it: Access Denied"
-        " (AccessDenied); these credentials do not permit it.\n"
+        "The sink ids, delta s3://bucket/table: the object storage refuses the request:"
+        " Access Denied (AccessDenied); these credentials do not have the permission.\n"
     )
     assert (ran.returncode, ran.stderr) == (Exit.FAILED, said)

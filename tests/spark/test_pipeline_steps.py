@@ -155,7 +155,10 @@ def test_skip_counts_and_stop_names_topic_partition_and_offset(world: World) -> 
     sql = "SELECT cast(value AS INT) AS v FROM words"
     text = FILE.format(on_error="", step=STEP.format(sql), sink='topic = "good"')
     pipeline = world.pipeline(text)
-    said = "a step fails: words, partition 0, offset 2: The value 'x' of the type \"STRING\""
+    said = (
+        "a step fails with a record: words, partition 0, offset 2: The value 'x' of the type"
+        ' "STRING"'
+    )
     for _ in range(2):
         with pytest.raises(PipelineFailed, match=re.escape(said)):
             world.run(pipeline)

@@ -836,7 +836,7 @@ _REFUSED = (
     ('jdbc = "jdbc:sqlite:p.toml"\ntable = "t"', "file is not a database"),
     (_DATABASE, "the table orders has no column 'amount'; it has id, total"),
     (_DATABASE + '\nkey = ["nothing"]', "rows has no column 'nothing'; it has id, amount, offset"),
-    ('parquet = "rows"\n[[sink]]\nname = "x"\nfrom = "orders"\n' + _DATABASE.replace('"orders"', '"t"'), "the database cannot have a table of these columns: "),
+    ('parquet = "rows"\n[[sink]]\nname = "x"\nfrom = "orders"\n' + _DATABASE.replace('"orders"', '"t"'), "the database cannot create a table with these columns: "),
 )  # fmt: skip
 
 

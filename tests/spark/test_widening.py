@@ -104,7 +104,7 @@ def test_a_topic_takes_doubles_and_a_number_that_none_is_becomes_a_dead_letter(
     world.topic("out", (), 1)
     run_twice(world, 'topic = "out"')
     assert world.rows("out") == [{"id": 1, "n": 1}, {"id": 2, "n": 1.5}, {"id": 3, "n": 3}]
-    assert world.said == ["orders: n was BIGINT, and is DOUBLE from here on."]
+    assert world.said == ["orders: n was BIGINT, and is DOUBLE from now on."]
     large = json.dumps({"id": 4, "n": LARGE}).encode()
     world.topic("orders", [large, json.dumps({"id": LARGE, "n": LARGE - 1})])
     world.run(world.pipeline(FILE.format(sink='topic = "out"')))
@@ -115,9 +115,9 @@ def test_a_topic_takes_doubles_and_a_number_that_none_is_becomes_a_dead_letter(
 STAYS = {
     "parquet": (
         'parquet = "rows"',
-        "rows has files in which n is BIGINT, and Spark does not read them together with files",
+        "rows has files in which n is BIGINT, and Spark cannot read them together with files",
     ),
-    "delta": ('delta = "rows"', "the table's column n is long, and its new values are double;"),
+    "delta": ('delta = "rows"', "the table's column n is long, but the new values are double;"),
     "iceberg": (
         'iceberg = "a.b"\ncatalog = { uri = "sqlite:///c.db", warehouse = "w" }',
         "the table cannot take the rows: Cannot change column type: n: long -> double",
@@ -210,8 +210,8 @@ def test_a_column_in_a_state_stays(world: World, kind: str) -> None:
     world.topic("orders", ['{"id": 1, "n": 1.5}', '{"id": 1, "n": 4}'])
     world.run(pipeline)
     assert letters(world) == {
-        b'{"id": 1, "n": 1.5}': "n is not BIGINT: 1.5; n stays BIGINT: a step of state has it in"
-        " its state, whose types are fixed"
+        b'{"id": 1, "n": 1.5}': "n is not BIGINT: 1.5; n stays BIGINT: the state of a step of"
+        " state contains it, and its types are fixed"
     }
     assert len(world.rows("out")) > 1
 
@@ -254,7 +254,7 @@ def test_large_numbers_keep_a_column_from_being_double(world: World) -> None:
     world.topic("orders", values)
     world.run(world.pipeline(text))
     assert world.rows("out")[1:] == [{"id": 3, "in": {"n": LARGE}}]
-    said = f"stays BIGINT: DOUBLE cannot hold {LARGE}, which other records have"
+    said = f"stays BIGINT: DOUBLE cannot hold {LARGE}, a value of other records"
     assert [each.partition("; ")[2] for each in letters(world).values()] == [f"in.n {said}"]
 
 
@@ -402,7 +402,7 @@ def test_a_delta_table_keeps_the_version_before(world: World) -> None:
     assert world.said == [
         (
             "orders: version 2 of the value's schema is not used, because it has wider numbers: the"
-            " table's column i is integer, and its new values are long; write them to another"
+            " table's column i is integer, but the new values are long; write them to another"
             " table, or cast them."
         )
     ]

@@ -71,13 +71,13 @@ KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
             403,
             "InvalidAccessKeyId",
             "No such key.",
-            f"No such key (InvalidAccessKeyId); see {KEYS}",
+            f"No such key (InvalidAccessKeyId); check {KEYS}",
         ),
         (
             403,
             "AccessDenied",
             "Access Denied",
-            "Access Denied (AccessDenied); these credentials do not permit it",
+            "Access Denied (AccessDenied); these credentials do not have the permission",
         ),
         (
             400,
@@ -89,9 +89,9 @@ KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
             404,
             "NoSuchBucket",
             "No bucket",
-            "No bucket (NoSuchBucket); make the bucket, or see the URL and AWS_ENDPOINT_URL",
+            "No bucket (NoSuchBucket); create the bucket, or check the URL and AWS_ENDPOINT_URL",
         ),
-        (403, "", "", f"403 Forbidden; see {KEYS}"),
+        (403, "", "", f"403 Forbidden; check {KEYS}"),
     ],
 )
 def test_what_s3_refuses_is_said_by_files_and_tables_alike(
@@ -103,7 +103,7 @@ def test_what_s3_refuses_is_said_by_files_and_tables_alike(
         for work in (put, delta_table_of):
             with pytest.raises(OSError) as raised:
                 work(store)
-            assert one_sentence(raised.value) == f"the object storage refuses it: {wanted}"
+            assert one_sentence(raised.value) == f"the object storage refuses the request: {wanted}"
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ TEXTS = (
             "OSError: When reading information for key 'x' in bucket 'b': AWS Error ACCESS_DENIED"
             " during HeadObject operation: No response body."
         ),
-        "the object storage refuses it: No response body (ACCESS_DENIED)",
+        "the object storage refuses the request: No response body (ACCESS_DENIED)",
     ),
     (
         (

@@ -103,7 +103,7 @@ def test_rows_become_records_by_expressions(
         import_rows(replace(given, key="name"), spark=spark)
     with pytest.raises(OptionError, match="--key 'nmae' is not an expression"):
         import_rows(replace(given, key="nmae", import_id=fresh("id")), spark=spark)
-    with pytest.raises(ImportRefused, match="mixes rows"):
+    with pytest.raises(ImportRefused, match="combines rows"):
         mixing = replace(given, key="count(*) OVER (PARTITION BY name)", import_id=fresh("id"))
         import_rows(mixing, spark=spark)
     write_parquet(tmp_path / "rows", 1, 400)

@@ -125,7 +125,7 @@ def test_problems_of_keys_have_their_place(world: World) -> None:
     world.add(id="long")
     with pytest.raises(WrongPipeline, match=r"p\.toml:11:1: Subject 'orders-key' not found"):
         world.start(formats='value = "avro"\nkey = "avro"')
-    with pytest.raises(WrongPipeline, match=r"key\.format is set by key, value, on_error and"):
+    with pytest.raises(WrongPipeline, match=r"key, value, on_error and schema set key\.format"):
         world.start(options="'key.format' = 'json'")
 
 
@@ -133,7 +133,7 @@ def test_problems_have_their_place(world: World) -> None:
     with pytest.raises(WrongPipeline, match=r"p\.toml:10:1: Subject 'orders-value' not found"):
         world.start()
     world.add(id="long")
-    with pytest.raises(WrongPipeline, match=r"value\.format is set by key, value, on_error and"):
+    with pytest.raises(WrongPipeline, match=r"key, value, on_error and schema set value\.format"):
         world.start(options="'value.format' = 'json'")
 
 

@@ -92,15 +92,15 @@ REFUSED = (
     (
         ('topic = "orders"', 'topic = "orders2"'),
         (
-            "6:1: orders read topic orders so far, and its checkpoint does not hold for topic"
+            "6:1: orders has read topic orders so far, and its checkpoint cannot be used for topic"
             " orders2; give the pipeline a new checkpoint, with which it begins at the start"
         ),
     ),
     (
         ("FROM orders JOIN cities", "FROM orders JOIN payments"),
         (
-            "23:1: rows took rows of orders so far, and now of orders and payments, which Spark"
-            " cannot change: give the sink a new name"
+            "23:1: rows has read orders so far, and would now read orders and payments, which Spark"
+            " does not support: give the sink a new name"
         ),
     ),
 )
@@ -122,8 +122,8 @@ SAID = (
         ('from = "rows"', 'from = "rows"\nname = "new"'),
         [
             (
-                "1:1: no sink is named rows any more, as in the last run: a sink that has a new"
-                " name begins at the start of its sources, also if it is the same"
+                "1:1: the last run had the sink rows, and this one does not: under a new name, a"
+                " sink begins again at the start of its sources, even if nothing else changed"
             ),
             "23:1: new is a new sink, and begins at the start of its sources",
         ],
@@ -132,35 +132,35 @@ SAID = (
         ('topic = "out"', 'topic = "out2"'),
         [
             (
-                "24:1: rows wrote to topic out so far: that keeps its rows, and topic out2 gets"
-                " those from here on; with a new name the sink begins at the start"
+                "24:1: rows has written to topic out so far, which keeps its rows; topic out2 gets"
+                " only new rows; with a new name the sink begins at the start"
             )
         ],
     ),
     (
         ('key = "id"', 'key = "id + 1"'),
-        ["25:1: key of rows was id: what is written already keeps it"],
+        ["25:1: key of rows was id: rows already written keep it"],
     ),
     (
         ('value = "json"\nfields = "id BIGINT"', 'value = "avro"'),
         [
             (
-                "7:1: value of orders was json: what is not read yet is read as avro, and Spark"
-                " refuses steps whose state has its columns"
+                "7:1: value of orders was json: new records are read as avro, and Spark"
+                " refuses steps whose state contains the columns"
             )
         ],
     ),
     (
         ('checkpoint = "cp"', 'checkpoint = "cp"\nschema = "fixed"'),
-        ["3:1: schema was evolve: fields that are new from here on are left out"],
+        ["3:1: schema was evolve: new fields are now left out"],
     ),
     (
         ('name = "p"', 'name = "q"'),
-        ["1:1: the offsets go to the group q from here on; the group p keeps those that it has"],
+        ["1:1: from now on the group q gets the offsets; the group p keeps its own"],
     ),
     (
         ('topic = "out"', 'topic = "out"\nmode = "update"'),
-        ["25:1: mode of rows was append: what is written already stays"],
+        ["25:1: mode of rows was append: rows already written stay"],
     ),
 )
 
