@@ -184,7 +184,7 @@ def totals(moves: Sequence[Move], times: Times | None = None, size: float | None
         reread,
         f"skips {count(on, 'record')}" if on else "",
         f"sets {count(first, 'offset')} for the first time" if first else "",
-        f"deletes {count(gone, 'commit')} where there was none before" if gone else "",
+        f"deletes {count(gone, 'commit')} that did not exist before" if gone else "",
     ]
     return join([p for p in parts if p]) or _NOTHING
 

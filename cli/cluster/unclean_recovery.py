@@ -52,7 +52,7 @@ def log_words(state: r.ReplicaLogState, why: str = "") -> str:
     if state.damage:
         words.append(f"damaged: {damage_words(state.damage)}")
     if state.stopped:
-        words.append("stopped, because its leader lacks records that it knows are committed")
+        words.append("stopped, because it has committed records that its leader lacks")
         words += [why] if why else []
     return "; ".join(words)
 

@@ -270,7 +270,8 @@ NOUNS: Final[dict[str, Entry]] = {
             "pipeline",
             "pipelines",
         ),
-        "Streams on Spark that a file declares: init, check, run, status, stop, export.",
+        "Streaming pipelines on Spark, each declared in a file: init, check, run, status, stop, "
+        "export.",
         "pk.cli.nouns.pipeline.commands:PIPELINE",
     ),
     "shell": Entry(

@@ -238,7 +238,7 @@ def old_transactions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 f"A transaction of {whose} is open for {show_span(max(age for age, _ in found))} "
                 f"({names(places)})."
             ),
-            "Readers with read_committed wait at its first record, and compaction too; its "
+            "read_committed readers and compaction wait at its first record; its "
             "coordinator aborts it after the producer's transaction.timeout.ms.",
             f"pk transactions describe {known}"
             if known

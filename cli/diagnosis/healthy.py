@@ -33,7 +33,7 @@ def directories(snapshot: ClusterSnapshot) -> str:
 
 def disks(snapshot: ClusterSnapshot) -> str:
     used = [share for d in snapshot.directories if (share := d.used) is not None]
-    return f"the fullest disk is {max(used):.0%} full" if used else "the brokers do not say"
+    return f"the fullest disk is {max(used):.0%} full" if used else "the brokers do not report it"
 
 
 def moves(snapshot: ClusterSnapshot) -> str:

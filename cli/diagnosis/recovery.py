@@ -29,7 +29,7 @@ def awaited_logs(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "awaited-logs",
             ERROR,
-            f"{partitions_counted(tps)} without a leader until more logs are known.",
+            f"{partitions_counted(tps)} without a leader until more replicas report their logs.",
             "All in-sync replicas came back without a clean shutdown. Each waits for "
             f"{reason}.{start}",
             f"pk why partition {topic_words([partition_name(min(tps))])}",

@@ -81,7 +81,7 @@ def explain_denied(question: Question, rules: list[AclBinding]) -> Explanation:
         said = f"{principal} is allowed {wish}: an ACL for {verdict.rule.principal} allows it."
         return Explanation(resource, "allowed", said, evidence)
     evidence.append(
-        Evidence("not seen here", "super.users of the brokers: a super user may do everything")
+        Evidence("not visible to pk", "super.users of the brokers: a super user may do everything")
     )
     if verdict.rule is not None:
         said = f"{principal} is denied {wish}: an ACL for {verdict.rule.principal} denies it."
@@ -94,7 +94,8 @@ def explain_denied(question: Question, rules: list[AclBinding]) -> Explanation:
         return Explanation(resource, "no_match", said, evidence, (_addition(question),))
     evidence.append(
         Evidence(
-            "not seen here", "allow.everyone.if.no.acl.found: if it is true, everyone is allowed"
+            "not visible to pk",
+            "allow.everyone.if.no.acl.found: if it is true, everyone is allowed",
         )
     )
     said = f"{principal} is denied {wish}: {resource} has no ACLs."

@@ -242,7 +242,7 @@ class Collector:
         limit_s = _WHOLE_S if self.needs.whole else _ANSWER_S
         with trio.move_on_after(limit_s):
             return await what()
-        raise TimeoutError(0, f"No answer for {limit_s:.0f} s, asked for {of}; trying again")
+        raise TimeoutError(0, f"No answer in {limit_s:.0f} s to a request for {of}; trying again")
 
     async def _each(
         self, brokers: Iterable[int], ask: Callable[[int], Awaitable[None]]
@@ -555,7 +555,7 @@ def _check(silent: Collection[int], of: str) -> None:
     if silent:
         names = join([str(b) for b in sorted(silent)])
         several = "Brokers" if len(silent) > 1 else "Broker"
-        raise TimeoutError(0, f"{several} {names} did not answer, asked for {of}; trying again")
+        raise TimeoutError(0, f"{several} {names} did not answer a request for {of}; trying again")
 
 
 async def groups_of(admin: Admin, broker: int) -> list[r.GroupListing]:

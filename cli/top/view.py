@@ -275,7 +275,7 @@ def _summary(model: Model, screen: Screen, status: Status, width: int) -> list[L
 
 def _totals(model: Model, screen: Screen, status: Status) -> str:
     if model.began_ms is None:
-        return "Asking for the topics …"
+        return "Loading topics …"
     match screen.shown.name:
         case "cluster":
             parts = [
@@ -305,10 +305,10 @@ def _totals(model: Model, screen: Screen, status: Status) -> str:
         case "requests":
             if model.metrics_missing is not None:
                 return model.metrics_missing
-            return " · ".join(_request_totals(model)) or "Reading the brokers' metrics …"
+            return " · ".join(_request_totals(model)) or "Loading the brokers' metrics …"
         case _:
             if not model.moves_seen:
-                return "Asking what is being reassigned …"
+                return "Loading reassignments …"
             whole = model.moves.whole
             if not whole.partitions:
                 return "Nothing is being reassigned."
@@ -360,10 +360,10 @@ def _record_totals(found: Found | None) -> str:
 
 def _group_totals(model: Model) -> str:
     if model.groups is None:
-        return "Asking for the groups …"
+        return "Loading groups …"
     lags = [model.group_lag(name) for name in model.groups]
     known = [lag for lag in lags if lag is not None]
-    asked = f", {len(known):,} asked so far" if len(known) < len(lags) else ""
+    asked = f", {len(known):,} loaded so far" if len(known) < len(lags) else ""
     return f"{count(len(lags), 'group')}{asked} · {count(sum(known), 'record')} behind in all"
 
 

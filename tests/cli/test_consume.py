@@ -239,10 +239,16 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
     ("led", "endless", "read", "code", "said"),
     [
         ((True, True), False, [0, 1], 0, ""),
-        ((True, False), False, [0], 1, "No leader now: t/1; not read. `pk why partition t/1`"),
+        ((True, False), False, [0], 1, "No leader now: t/1; skipped. `pk why partition t/1`"),
         ((False, False), False, [0, 1], 0, "No leader now: t/0 and t/1; waiting for one."),
-        ((True, False), True, [0], 0, "No leader now: t/1; read when there is one."),
-        ((False, False), True, [], 0, "No leader now: t/0 and t/1; read when there is one."),
+        ((True, False), True, [0], 0, "No leader now: t/1; reading starts when there is one."),
+        (
+            (False, False),
+            True,
+            [],
+            0,
+            "No leader now: t/0 and t/1; reading starts when there is one.",
+        ),
     ],
 )
 def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read(

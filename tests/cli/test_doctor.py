@@ -218,7 +218,7 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
     "awaited-logs": (
         recovering(r.UncleanRecovery(-1, (2, 3), (3,), "they were in sync", ())),
         ERROR,
-        "1 partition (orders/0) without a leader until more logs are known",
+        "1 partition (orders/0) without a leader until more replicas report their logs",
     ),
     "stopped-replicas": (
         recovering(r.UncleanRecovery(1, (), (), "", (log(2, stopped=True),))),

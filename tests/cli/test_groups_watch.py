@@ -107,7 +107,7 @@ def test_a_second_member_takes_its_share() -> None:
         3,
     )
     assert recorder.see(group("Stable", {"a": [0, 1], "b": [2]}), 1600) == []
-    assert recorder.summary == "1 rebalance, not stable for 1.3 s in all, 1 partition moved."
+    assert recorder.summary == "1 rebalance, not stable for 1.3 s in total, 1 partition moved."
 
 
 def test_a_rebalance_between_two_looks_is_seen_by_what_it_moved() -> None:

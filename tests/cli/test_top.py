@@ -475,7 +475,7 @@ def test_the_filter_is_a_pattern_or_else_the_text_itself() -> None:
 def test_requests_are_those_that_brokers_counted() -> None:
     model = model_of(topic("t", (1,)))
     screen, painter = Screen(tab="requests"), Painter()
-    assert "Reading the brokers' metrics" in press(screen, painter, model)
+    assert "Loading the brokers' metrics" in press(screen, painter, model)
     model.miss_metrics("No broker says so.")
     assert "No broker says so." in press(screen, painter, model)
     assert "requests/s" not in draw(Screen(), Painter(), model)  # as on Apache Kafka

@@ -308,7 +308,7 @@ def test_five_thousand_topics_and_two_thousand_groups(terminal: Open) -> None:
         screen.keys("3")
         screen.wait_for("2,000 groups", timeout=60)
         screen.wait_for(
-            lambda text: "2,000 groups" in text and "asked so far" not in text, timeout=90
+            lambda text: "2,000 groups" in text and "loaded so far" not in text, timeout=90
         )
         screen.keys("q")
         assert (screen.end(), screen.traces()) == (0, [])

@@ -160,7 +160,7 @@ class FilterAcls(Resources, Parties):
         Option(
             "--principal",
             value="PRINCIPAL",
-            help="Allowed or denied: this principal; repeatable.",
+            help="Only ACLs that allow or deny this principal; repeatable.",
         ),
     ] = ()
     pattern: Annotated[

@@ -267,7 +267,7 @@ def _rows(
 def _notes(topic: TopicFound, one: PartitionFound) -> Iterable[str]:
     plan = one.plan
     if plan.last is None:
-        yield "nothing was copied" if not one.damaged else "no segment is whole"
+        yield "nothing was copied" if not one.damaged else "no segment is complete"
     elif plan.start_offset > plan.log_start_offset:
         yield f"offsets {plan.log_start_offset} to {plan.start_offset - 1} are lost"
     if one.damaged:

@@ -186,9 +186,9 @@ def _text(context: Context, resource: ConfigResource, entries: Entries) -> str:
     thing = f"{entity_word(resource.type)} {shown_name(resource)}"
     lines = [
         f"# Configs of {thing} on {context.settings.cluster_name}.",
-        "# A line without # is set on it: take a # away to set a key, remove a line to",
-        "# go back to the default. Save and leave, and pk shows what would change and",
-        "# asks; where nothing differs nothing is done.",
+        "# Lines without # are the values set on it. Remove a # to set a key; delete a line",
+        "# to reset its key to the default. After you save and quit, pk shows the changes and",
+        "# asks for confirmation. A text without changes changes nothing.",
         "",
     ]
     own = {name: own_value(resource, entry) for name, entry in entries.items()}

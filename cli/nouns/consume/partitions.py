@@ -68,9 +68,9 @@ def without_leaderless(
     if not dead:
         return list(found)
     all_dead = len(dead) == len(found)
-    then = "not read"
+    then = "skipped"
     if endless or all_dead:
-        then = "read when there is one" if endless else "waiting for one"
+        then = "reading starts when there is one" if endless else "waiting for one"
     context.say(leaderless(dead, then))
     if all_dead and not endless:
         return dead

@@ -191,7 +191,7 @@ class Recorder:
         """A sentence about all recorded events."""
         return (
             f"{count(self.rebalances, 'rebalance')}, not stable for {show_span(self.paused_ms)} "
-            f"in all, {count(self.moved, 'partition')} moved."
+            f"in total, {count(self.moved, 'partition')} moved."
         )
 
 

@@ -171,7 +171,7 @@ def _title(settings: Settings) -> str:
         parts.append(f"template {shown if len(shown) <= 30 else f'{shown[:29]}…'}")
     if settings["test"] != "consume":
         rate = settings["rate"]
-        parts.append(f"{rate:,g} a second" if rate else "as fast as they go")
+        parts.append(f"{rate:,g} a second" if rate else "as fast as possible")
         parts.append(f"acks={settings['acks']}")
     if settings["compression"] not in (None, "none"):
         parts.append(str(settings["compression"]))

@@ -50,7 +50,7 @@ def _as_apache_says(options: QuotaOf) -> list[tuple[str, str | None]]:
         if len(types) > 1 and names:
             raise Unusable(
                 "It is not clear which of the types --entity-default is for; "
-                "say --user, --client-id, --default-user or --default-client-id."
+                "give --user, --client-id, --default-user or --default-client-id."
             )
         names = [*names, *([None] * (len(types) - len(names)))]
     if len(names) != len(types):

@@ -205,7 +205,7 @@ async def _remove(context: Context, admin: Admin, live: Live, present: Present) 
         say_limited_table(context, listing(ThrottleRow, throttle_rows(present)))
     if live.running:
         moving = count(len(live.running), "partition")
-        context.say(f"Warning: {moving} still moving, then at full speed.")
+        context.say(f"Warning: {moving} still moving, at full speed without a throttle.")
     if not await _agreed(context, f"Remove the throttles of {describe(undo)}"):
         _say_programs(context, throttle_rows(present))
         return

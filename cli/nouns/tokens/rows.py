@@ -14,7 +14,7 @@ class TokenRow(TypedDict):
     owner: str
     renewers: Annotated[list[str], Shown(show=", ".join)]
     expires: Annotated[str, Shown(show=show_clock)]
-    ends: Annotated[str, Shown("ENDS FOR GOOD", show=show_clock)]
+    ends: Annotated[str, Shown("MAX DATE", show=show_clock)]
     requester: Annotated[str, Shown(wide=True)]
     issued: Annotated[str, Shown(wide=True, show=show_clock)]
     hmac: Annotated[str | None, Shown("HMAC", null="(hidden)")]
