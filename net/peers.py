@@ -75,7 +75,7 @@ class NetChannel:
             pending = connection.submit(request, version, timeout_ms=timeout_ms)
         except (ClientError, ProtocolError) as e:
             raise PeerLost(str(e)) from e
-        pending.when_finished(finished)
+        pending.on_finish(finished)
 
     def close(self) -> None:
         """See `Channel`."""

@@ -12,7 +12,7 @@ from pk.cli.exits import Refused
 from pk.cli.runtime.context import Context, Handler
 from pk.cli.runtime.refusals import REFUSALS
 from pk.cli.runtime.settings import Settings
-from pk.net.client.connection import ANSWERED, FORBIDS
+from pk.net.client.connection import ANSWER_HOOK, REQUEST_GUARD
 
 METADATA: Final = 3
 _LOGIN: Final = re.compile(r'\busername="([^"\\]+)"')
@@ -75,7 +75,7 @@ def _say_recalled(context: Context) -> None:
     """Say, once, if another broker than the given ones answered."""
     assert context.session is not None
     admin = context.session.opened(context.settings)
-    node = admin.cluster.recalled if admin is not None else None
+    node = admin.cluster.remembered_node if admin is not None else None
     if admin is None or node is None or node.address in context.session.reported:
         return
     context.session.reported.add(node.address)
@@ -96,7 +96,7 @@ async def applying_profile(context: Context) -> AsyncGenerator[None]:
 
     remember_brokers(context.settings)
     REFUSALS.begin(_principal(context.settings))
-    ANSWERED.set(REFUSALS.answered)
+    ANSWER_HOOK.set(REFUSALS.answered)
     async with guarding(context):
         yield
     _say_recalled(context)
@@ -110,13 +110,13 @@ async def guarding(context: Context) -> AsyncGenerator[None]:
     """
     settings = context.settings
     readonly = settings.profile is not None and settings.guard == "readonly"
-    token = FORBIDS.set(forbid_changes(context) if readonly else None)
+    token = REQUEST_GUARD.set(forbid_changes(context) if readonly else None)
     try:
         if settings.profile is not None:
             await _check_cluster(context, settings)
         yield
     finally:
-        FORBIDS.reset(token)
+        REQUEST_GUARD.reset(token)
 
 
 async def _check_cluster(context: Context, settings: Settings) -> None:

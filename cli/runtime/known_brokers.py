@@ -15,10 +15,10 @@ from collections.abc import Iterable
 
 from pk.cli.runtime import cluster_files
 from pk.cli.runtime.paths import make_user_dir, user_dir
+from pk.net.client.broker_store import RememberedBrokers
 from pk.net.client.cluster import parse_bootstrap
 from pk.net.client.errors import ConfigError
 from pk.net.client.node import Node
-from pk.net.client.recall import Remembered
 
 _MOST = 50
 """The most brokers to keep of a cluster."""
@@ -30,9 +30,9 @@ class KnownBrokers:
 
     def __init__(self, name: str | None = None) -> None:
         self._name = name or ""
-        self._written: dict[str, Remembered] = {}
+        self._written: dict[str, RememberedBrokers] = {}
 
-    def brokers(self, given: Iterable[Node]) -> Remembered:
+    def brokers(self, given: Iterable[Node]) -> RememberedBrokers:
         """The brokers of the cluster to which `given` belong: those that run on this machine, or
         else those of the last metadata."""
         addresses = [node.address for node in given]
@@ -43,14 +43,14 @@ class KnownBrokers:
                 for node in state.nodes
                 if "broker" in node.role and node.state == cluster_files.RUNNING and node.address
             ]
-            return Remembered(_nodes(running))
+            return RememberedBrokers(_nodes(running))
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             with open(self._path(addresses), encoding="utf-8") as file:
                 found = json.load(file)
-            return Remembered(_nodes(found["brokers"]), str(found["cluster_id"]))
-        return Remembered()
+            return RememberedBrokers(_nodes(found["brokers"]), str(found["cluster_id"]))
+        return RememberedBrokers()
 
-    def learned(self, given: Iterable[Node], found: Remembered) -> None:
+    def store(self, given: Iterable[Node], found: RememberedBrokers) -> None:
         """Keep the brokers, if they have changed."""
         addresses = [node.address for node in given]
         advertised = {node.address for node in found.nodes}

@@ -118,9 +118,9 @@ class Session:
 def remember_brokers(settings: Settings) -> None:
     """Let the clients that the calling task opens from now on try brokers of earlier runs."""
     from pk.cli.runtime.known_brokers import KnownBrokers
-    from pk.net.client.recall import RECALL
+    from pk.net.client.broker_store import BROKER_STORE
 
-    RECALL.set(KnownBrokers(settings.profile.name if settings.profile else None))
+    BROKER_STORE.set(KnownBrokers(settings.profile.name if settings.profile else None))
 
 
 async def _hold(

@@ -17,7 +17,7 @@ from pk.cli.output.amounts import show_bytes
 from pk.cli.phrases import count
 from pk.cli.runtime.context import Context, Handler
 from pk.cli.terminal.table import GAP, pad
-from pk.net.client.connection import CONNECT, TRACED, RequestTrace
+from pk.net.client.connection import CONNECT, TRACE_HOOK, RequestTrace
 
 KEPT_FIRST: Final = 200
 KEPT_LAST: Final = 300
@@ -38,11 +38,11 @@ def traced(handler: Handler, *, as_json: bool) -> Handler:
             else:
                 recorder.add(request)
 
-        token = TRACED.set(record)
+        token = TRACE_HOOK.set(record)
         try:
             return await handler(context)
         finally:
-            TRACED.reset(token)
+            TRACE_HOOK.reset(token)
             if not as_json:
                 took_ms = (trio.current_time() - began) * 1000
                 streams = context.streams

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import Uuid
 from pk.net.client.answers import Answers
+from pk.net.client.broker_store import BROKER_STORE, RememberedBrokers
 from pk.net.client.config import ClientConfig
 from pk.net.client.connection import Connection, OnRequest, connect
 from pk.net.client.errors import (
@@ -33,7 +34,6 @@ from pk.net.client.errors import (
     is_retriable,
 )
 from pk.net.client.metadata import Metadata, TopicInfo
-from pk.net.client.recall import RECALL, Remembered
 from pk.net.client.results import CoordinatorType, Node
 
 METADATA: Final = 3
@@ -91,7 +91,7 @@ class Backoff:
         self.failures = 0
 
 
-class _Link(Struct):
+class _NodeConnection(Struct):
     """The connection to one address for one purpose, and the time at which to retry."""
 
     node: Node
@@ -109,7 +109,7 @@ class _Link(Struct):
         """Since when the broker has owed an answer or a connection; None if it owes neither."""
         if self.connecting_since is not None:
             return self.connecting_since
-        return self.connection.waits_since if self.connection is not None else None
+        return self.connection.waiting_since if self.connection is not None else None
 
 
 class Cluster:
@@ -131,16 +131,16 @@ class Cluster:
 
         self._nursery = nursery
         self._on_request = on_request
-        self._links: dict[tuple[str, str], _Link] = {}
+        self._links: dict[tuple[str, str], _NodeConnection] = {}
         self._closed = False
         self.reached_once = False
         """Whether a broker has ever answered."""
 
-        self.recalled: Node | None = None
+        self.remembered_node: Node | None = None
         """The broker known from an earlier run that answered when no bootstrap address did; None if
         there was none."""
 
-        self._recall = RECALL.get()
+        self._broker_store = BROKER_STORE.get()
 
         self._refresh_lock = trio.Lock()
         self._all_failed_since: float | None = None
@@ -190,7 +190,7 @@ class Cluster:
             backoff = Backoff(
                 self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms
             )
-            link = self._links[node.address, purpose] = _Link(node, backoff)
+            link = self._links[node.address, purpose] = _NodeConnection(node, backoff)
         elif link.node.node_id < 0:
             link.node = node
         # A request that waits (Fetch, JoinGroup) uses a connection with a purpose of its own. That
@@ -253,63 +253,65 @@ class Cluster:
         silent = {node.address: node for _, node in sorted(found, key=lambda one: one[0])}
         return list(silent.values())
 
-    async def any_connection(self, besides: Connection | None = None) -> Connection:
+    async def any_connection(self, exclude: Connection | None = None) -> Connection:
         """Return a connection to any broker that answers: first one in use, then the known brokers,
         then the bootstrap addresses.
 
-        `besides` is a connection to avoid. Raises NoBrokers if none can be reached after one
+        `exclude` is a connection to avoid. Raises NoBrokers if none can be reached after one
         attempt each.
         """
         if self._closed:
             raise Closed("this client is closed")
         known = list(self.metadata.brokers.values())
         ready = [c for node in known if (c := self.ready_connection(node.node_id)) is not None]
-        lively = [c for c in ready if c is not besides and c.waited_s < _SLOW_S]
-        if lively:
-            return min(lively, key=lambda c: c.in_flight)
+        responsive = [c for c in ready if c is not exclude and c.waited_s < _SLOW_S]
+        if responsive:
+            return min(responsive, key=lambda c: c.in_flight)
         random.shuffle(known)
         silent = {c.node.address for c in ready}
         known.sort(key=lambda node: node.address in silent)
         candidates = known + [n for n in self.bootstrap if not self._is_known(n)]
         if known and not self._may_rebootstrap():
             candidates = known
-        if besides is not None:
-            candidates = [n for n in candidates if n.address not in silent | {besides.node.address}]
+        if exclude is not None:
+            candidates = [n for n in candidates if n.address not in silent | {exclude.node.address}]
         try:
-            connection = await self._first_of(candidates)
+            connection = await self._connect_to_first(candidates)
         except NoBrokers as e:
-            recalled = await self._recalled(e) if besides is None and not known else None
-            if recalled is None:
-                if besides is None and self._all_failed_since is None:
+            remembered = (
+                await self._connect_to_remembered(e) if exclude is None and not known else None
+            )
+            if remembered is None:
+                if exclude is None and self._all_failed_since is None:
                     self._all_failed_since = trio.current_time()
                 raise
-            connection = recalled
+            connection = remembered
         self._all_failed_since = None
         self.reached_once = True
         return connection
 
-    async def _recalled(self, error: NoBrokers) -> Connection | None:
+    async def _connect_to_remembered(self, error: NoBrokers) -> Connection | None:
         """Return a connection to a broker known from an earlier run. Adds the failures of those
         that do not answer to `error`."""
-        if self._recall is None:
+        if self._broker_store is None:
             return None
-        found = self._recall.brokers(self.bootstrap)
+        found = self._broker_store.brokers(self.bootstrap)
         given = {node.address for node in self.bootstrap}
         for node in found.nodes:
             if node.address in given:
                 continue
             try:
-                connection = await self._first_of([node])
+                connection = await self._connect_to_first([node])
             except NoBrokers as e:
                 error.failures.extend(e.failures)
                 continue
             if found.cluster_id is None or await _cluster_id(connection) == found.cluster_id:
-                self.recalled = node
+                self.remembered_node = node
                 return connection
             connection.close()
         return None
 
-    async def _first_of(self, candidates: Sequence[Node]) -> Connection:
+    async def _connect_to_first(self, candidates: Sequence[Node]) -> Connection:
         """Return a connection to the first node that answers. Nodes are tried one after another,
         without a long wait for any of them."""
         failures: list[ConnectFailed] = []
@@ -372,7 +374,7 @@ class Cluster:
                 await done.wait()
             if not done.is_set():
                 with suppress(NoBrokers):
-                    second = await self.any_connection(besides=first)
+                    second = await self.any_connection(exclude=first)
                     nursery.start_soon(attempt, second, trio.Event())
         if answers:
             return answers[0]
@@ -511,10 +513,10 @@ class Cluster:
             if error_code:
                 raise KafkaError(error_code, "the broker refused Metadata")
             self.metadata.apply(response, trio.current_time(), all_topics=asked is None)
-            if self._recall is not None and response.brokers:
+            if self._broker_store is not None and response.brokers:
                 brokers = tuple(self.metadata.brokers.values())
-                found = Remembered(brokers, self.metadata.cluster_id)
-                self._recall.learned(self.bootstrap, found)
+                found = RememberedBrokers(brokers, self.metadata.cluster_id)
+                self._broker_store.store(self.bootstrap, found)
             self.metadata_changed()
             return response
 
@@ -650,27 +652,27 @@ async def in_nursery() -> AsyncGenerator[trio.Nursery]:
     the tasks before the block ends: its cleanup (a commit, leaving a group) needs them.
     """
     raised: BaseException | None = None
-    begun, over = trio.Event(), trio.Event()
+    started, finished = trio.Event(), trio.Event()
     inner: list[trio.Nursery] = []
 
     async def serve() -> None:
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.shield = True
             inner.append(nursery)
-            begun.set()
-            await over.wait()
+            started.set()
+            await finished.wait()
 
     async with trio.open_nursery() as outer:
         outer.start_soon(serve)
         try:
-            await begun.wait()
+            await started.wait()
             yield inner[0]
         except trio.Cancelled:
             raise
         except BaseException as e:  # noqa: BLE001 - raised again below, ungrouped
             raised = e
         finally:
-            over.set()
+            finished.set()
             for nursery in inner:
                 nursery.cancel_scope.cancel()
     if raised is not None:

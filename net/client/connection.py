@@ -46,8 +46,8 @@ from pk.net.client.errors import (
 from pk.net.client.node import Node
 
 API_VERSIONS: Final = 18
-LOG_IN_SHARE_MIN: Final = 0.85
-LOG_IN_SHARE_MAX: Final = 0.95
+REAUTHENTICATE_SHARE_MIN: Final = 0.85
+REAUTHENTICATE_SHARE_MAX: Final = 0.95
 """The client authenticates again after at most this share of the session's lifetime."""
 LOGIN_FAILED: Final = frozenset(
     {
@@ -86,18 +86,20 @@ class RequestTrace(Struct, frozen=True):
 
 OnRequest = Callable[[RequestTrace], None]
 
-TRACED: Final[ContextVar[OnRequest | None]] = ContextVar("pk_traced", default=None)
+TRACE_HOOK: Final[ContextVar[OnRequest | None]] = ContextVar("pk_trace_hook", default=None)
 """A function that is called with every request that this task, and tasks it starts, submit over any
 connection, in addition to the client's own `on_request`. A program sets it around the calls it
 wants to trace."""
 
-ANSWERED: Final[ContextVar[Callable[[Any, Any], None] | None]] = ContextVar(
-    "pk_answered", default=None
+ANSWER_HOOK: Final[ContextVar[Callable[[Any, Any], None] | None]] = ContextVar(
+    "pk_answer_hook", default=None
 )
 """A function that is called with every request that this task, and tasks it starts, submit, and
 with the answer."""
 
-FORBIDS: Final[ContextVar[Callable[[Any], None] | None]] = ContextVar("pk_forbids", default=None)
+REQUEST_GUARD: Final[ContextVar[Callable[[Any], None] | None]] = ContextVar(
+    "pk_request_guard", default=None
+)
 """A function that is called before each request that this task, and tasks it starts, send. It
 raises if the request is forbidden: the last guard of a program that must not change anything."""
 
@@ -139,8 +141,8 @@ class Pending:
         self.correlation_id = correlation_id
         self.deadline = deadline
         self.started = trio.current_time()
-        self.on_request = TRACED.get()
-        self.on_answer = ANSWERED.get()
+        self.on_request = TRACE_HOOK.get()
+        self.on_answer = ANSWER_HOOK.get()
         self.abandoned = False
         """Whether no task waits for the answer anymore."""
 
@@ -162,13 +164,13 @@ class Pending:
             raise without_frames(self.error)
         return self.response
 
-    def when_finished(self, tell: "Callable[[Pending], None]") -> None:
-        """Call `tell` when the request has its answer or error, or at once if it already has.
-        `tell` must be quick and must not raise."""
+    def on_finish(self, callback: "Callable[[Pending], None]") -> None:
+        """Call `callback` when the request has its answer or error, or at once if it already has.
+        `callback` must be quick and must not raise."""
         if self.done:
-            tell(self)
+            callback(self)
         else:
-            self._finished = tell
+            self._finished = callback
 
     def finish(self, response: Any, error: Exception | None) -> None:
         self.response = response
@@ -207,7 +209,7 @@ class Connection:
         self._sending = False
         """Whether the writer is sending."""
 
-        self._begun = False
+        self._partly_sent = False
         """Whether `_outgoing` starts with the rest of a request, so that nothing may be sent before
         it."""
 
@@ -220,7 +222,7 @@ class Connection:
         self._served = False
         """Whether any request but ApiVersions has been answered."""
 
-        self._log_in_at = math.inf
+        self._reauthenticate_at = math.inf
         """When this client must authenticate again, before it sends anything else (KIP-368)."""
 
         self._closed: Exception | None = None
@@ -243,7 +245,7 @@ class Connection:
         return len(self._unanswered)
 
     @property
-    def waits_since(self) -> float | None:
+    def waiting_since(self) -> float | None:
         """When the oldest request in flight was submitted; None without requests in flight."""
         return self._unanswered[0].started if self._unanswered else None
 
@@ -295,13 +297,13 @@ class Connection:
         if the connection has ended.
 
         `answered=False` is for a produce with acks=0, which has no answer: the request is done once
-        the socket has accepted it. Exceptions raised by `FORBIDS` pass through unchanged.
+        the socket has accepted it. Exceptions raised by `REQUEST_GUARD` pass through unchanged.
         """
         if self._closed is not None:
             raise without_frames(self._closed)
-        forbids = FORBIDS.get()
-        if forbids is not None:
-            forbids(request)
+        guard = REQUEST_GUARD.get()
+        if guard is not None:
+            guard(request)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = frame_request(request, version, self._correlation_id, self.config.client_id)
         now = self.last_used = trio.current_time()
@@ -313,7 +315,7 @@ class Connection:
             self._wake_by(pending.deadline)
         sent = self._send_now(frame, now)
         if sent < len(frame):
-            self._begun = self._begun or sent > 0
+            self._partly_sent = self._partly_sent or sent > 0
             self._outgoing.append((frame[sent:], None if answered else pending))
             self._wake_writer.set()
         elif not answered:
@@ -328,7 +330,7 @@ class Connection:
             or self._outgoing
             or self._sending
             or self._throttled_until > now
-            or now >= self._log_in_at
+            or now >= self._reauthenticate_at
         ):
             return 0
         try:
@@ -374,7 +376,7 @@ class Connection:
         for pending in waiting:
             self._finish(pending, None, 0, self._closed)
 
-    def _lose(self, failure: Exception) -> None:
+    def _end_lost(self, failure: Exception) -> None:
         """Close the connection because its peer is gone."""
         if self.on_lost is not None and self._closed is None:
             self.on_lost()
@@ -392,7 +394,7 @@ class Connection:
                     failure = await self._read()
                     # Send at once: a writer in the same turn of the loop would only see that the
                     # connection is closed, not the peer's last answer.
-                    self._lose(failure)
+                    self._end_lost(failure)
                     nursery.cancel_scope.cancel()
         finally:
             self.close(failure)
@@ -403,19 +405,19 @@ class Connection:
             self._wake_writer = trio.Event()
             while self._outgoing:
                 now = trio.current_time()
-                if not self._begun:
+                if not self._partly_sent:
                     if self._throttled_until > now:
                         await trio.sleep(self._throttled_until - now)
-                    if now >= self._log_in_at and not await self._log_in_again():
+                    if now >= self._reauthenticate_at and not await self._reauthenticate():
                         return
                 frame, unanswered = self._outgoing.popleft()
-                self._sending, self._begun = True, False
+                self._sending, self._partly_sent = True, False
                 try:
                     await self._send_all(frame)
                 except OSError as e:
                     if unanswered is not None:
                         self._unanswered.append(unanswered)
-                    self._lose(self._lost(f"sending failed: {e.strerror or e}"))
+                    self._end_lost(self._disconnected(f"sending failed: {e.strerror or e}"))
                     return
                 finally:
                     self._sending = False
@@ -458,12 +460,12 @@ class Connection:
                     start, end = 0, end - start
                 count = await self._socket.recv_into(view[end:])
                 if not count:
-                    return self._lost(self._closed_by_broker())
+                    return self._disconnected(self._closed_by_broker())
                 end += count
         except OSError as e:
-            return self._ended_by(e)
+            return self._error_of_socket(e)
         except EOFError:
-            return self._lost("the broker closed the connection inside an answer")
+            return self._disconnected("the broker closed the connection inside an answer")
         except ProtocolError as e:
             return ProtocolError(f"{self.node.address} does not speak the protocol: {e}")
 
@@ -564,7 +566,7 @@ class Connection:
             with trio.CancelScope(deadline=deadline) as self._deadline_scope:
                 await trio.sleep_forever()
         if not self._unanswered:
-            self.close(self._lost("idle for connections.max.idle.ms"))
+            self.close(self._disconnected("idle for connections.max.idle.ms"))
             return
         late = min(self._unanswered, key=lambda pending: pending.deadline)
         name = MESSAGES[late.request.API_KEY].name
@@ -574,23 +576,23 @@ class Connection:
         )
 
     def _closed_by_broker(self) -> str:
-        asked_more = any(p.request.API_KEY != API_VERSIONS for p in self._unanswered)
-        if asked_more and not self._served and not self.config.uses_sasl:
+        was_asked = any(p.request.API_KEY != API_VERSIONS for p in self._unanswered)
+        if was_asked and not self._served and not self.config.uses_sasl:
             return (
                 "the broker closed the connection at the first request: does its listener ask for "
                 "SASL (security.protocol)?"
             )
         return "the broker closed the connection"
 
-    def _lost(self, why: str) -> Disconnected:
+    def _disconnected(self, why: str) -> Disconnected:
         return Disconnected(f"{self.node.who}: {why}")
 
-    def _ended_by(self, error: OSError) -> Disconnected:
+    def _error_of_socket(self, error: OSError) -> Disconnected:
         if type(error).__module__ == "ssl":
             from pk.net.client.tls import refusal_of
 
             return TlsRefused(self.node.who, refusal_of(cast(Any, error)))
-        return self._lost(error.strerror or str(error))
+        return self._disconnected(error.strerror or str(error))
 
     async def log_in(self) -> None:
         """Authenticate by SASL. Raises KafkaError, SaslError, Disconnected, RequestTimedOut."""
@@ -609,25 +611,25 @@ class Connection:
         if lifetime_ms > 0:
             # A random time in between, as in Java's client, so that clients that started together
             # do not all authenticate at once.
-            share = random.uniform(LOG_IN_SHARE_MIN, LOG_IN_SHARE_MAX)
-            self._log_in_at = trio.current_time() + lifetime_ms * share / 1000
+            share = random.uniform(REAUTHENTICATE_SHARE_MIN, REAUTHENTICATE_SHARE_MAX)
+            self._reauthenticate_at = trio.current_time() + lifetime_ms * share / 1000
         else:
-            self._log_in_at = math.inf
+            self._reauthenticate_at = math.inf
 
-    async def _log_in_again(self) -> bool:
+    async def _reauthenticate(self) -> bool:
         """Authenticate on the open connection, from the writer, while queued requests wait. Returns
         False if the connection ended."""
         try:
-            await self._authenticate(self._ask_before_others)
+            await self._authenticate(self._request_before_queued)
         except (KafkaError, ClientError, SaslError) as e:
-            self.close(self._lost(f"it could not log in again: {e}"))
+            self.close(self._disconnected(f"it could not log in again: {e}"))
             return False
         except OSError as e:
-            self.close(self._lost(f"sending failed: {e.strerror or e}"))
+            self.close(self._disconnected(f"sending failed: {e.strerror or e}"))
             return False
         return True
 
-    async def _ask_before_others(self, request: Any, version: int) -> Any:
+    async def _request_before_queued(self, request: Any, version: int) -> Any:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = frame_request(request, version, self._correlation_id, self.config.client_id)
         deadline = trio.current_time() + self.config.request_timeout_ms / 1000
@@ -639,7 +641,7 @@ class Connection:
         await self._send_all(frame)
         return await pending.wait()
 
-    async def agree_on_versions(self) -> None:
+    async def negotiate_versions(self) -> None:
         """Negotiate versions with ApiVersions (KIP-35, KIP-511): ask in our newest version, then in
         the broker's if that is older."""
         from pk.core.wire.messages.api_versions import ApiVersionsRequest
@@ -659,7 +661,7 @@ class Connection:
         self.api_versions = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
 
 
-_LOOKED_AT: Final = 2_000
+_PARTS_SEARCHED: Final = 2_000
 """How many parts of an answer to search for errors, so that a trace does not cost more than its
 request."""
 
@@ -672,7 +674,7 @@ def _error_of(response: Any) -> str | None:
         return error_name(code)
     found: Counter[int] = Counter()
     parts = deque([response])
-    for _ in range(_LOOKED_AT):
+    for _ in range(_PARTS_SEARCHED):
         if not parts:
             break
         part = parts.popleft()
@@ -684,9 +686,9 @@ def _error_of(response: Any) -> str | None:
                 continue
             elements = cast(list[Any], inner)
             if elements and hasattr(elements[0], "FIELDS"):
-                parts.extend(elements[:_LOOKED_AT])
-    said = [error_name(c) + (f" ×{n}" if n > 1 else "") for c, n in found.most_common(3)]
-    return ", ".join(said) or None
+                parts.extend(elements[:_PARTS_SEARCHED])
+    names = [error_name(c) + (f" ×{n}" if n > 1 else "") for c, n in found.most_common(3)]
+    return ", ".join(names) or None
 
 
 def _software_version() -> str:
@@ -704,28 +706,28 @@ _REASONS: Final = {
 }
 
 
-def _why(error: BaseException) -> str:
+def _reason_of(error: BaseException) -> str:
     if isinstance(error, stdlib_socket.gaierror):
         return f"the host name does not resolve ({error.strerror})"
     if isinstance(error, OSError):
         cause = error.__cause__
         if isinstance(cause, OSError | BaseExceptionGroup):
-            return _why(cast(BaseException, cause))
+            return _reason_of(cast(BaseException, cause))
         return _REASONS.get(error.errno or 0) or error.strerror or str(error)
     if isinstance(error, BaseExceptionGroup):
         group = cast(BaseExceptionGroup[BaseException], error)
-        return "; ".join(dict.fromkeys(_why(e) for e in group.exceptions))
+        return "; ".join(dict.fromkeys(_reason_of(e) for e in group.exceptions))
     return str(error)
 
 
-def _tell_of_connect(node: Node, started: float, error: str | None) -> None:
+def _trace_connect(node: Node, started: float, error: str | None) -> None:
     """Trace a new connection or the failure to connect. A client's own `on_request` gets only
     requests."""
-    traced = TRACED.get()
-    if traced is None:
+    hook = TRACE_HOOK.get()
+    if hook is None:
         return
     took_ms = (trio.current_time() - started) * 1000
-    traced(
+    hook(
         RequestTrace(
             -1, CONNECT, 0, node.node_id, node.address, 0, started, took_ms, 0, 0, 0, error
         )
@@ -778,20 +780,20 @@ async def connect(
             sock = await _secured(stream.socket, node, config)
     except trio.TooSlowError:
         reason = f"no connection within {wait_ms:.0f} ms"
-        _tell_of_connect(node, started, reason)
+        _trace_connect(node, started, reason)
         raise ConnectFailed(node.address, reason, node_id=node.node_id) from None
     except ConnectFailed as e:
-        _tell_of_connect(node, started, e.reason)
+        _trace_connect(node, started, e.reason)
         raise
     except (OSError, UnicodeError) as e:
-        _tell_of_connect(node, started, _why(e))
-        raise ConnectFailed(node.address, _why(e), node_id=node.node_id) from e
-    _tell_of_connect(node, started, None)
+        _trace_connect(node, started, _reason_of(e))
+        raise ConnectFailed(node.address, _reason_of(e), node_id=node.node_id) from e
+    _trace_connect(node, started, None)
     at_once = None if config.uses_tls else partial(os.write, stream.socket.fileno())
     connection = Connection(sock, node, config, on_request, send_at_once=at_once)
     await nursery.start(connection.run)
     try:
-        await connection.agree_on_versions()
+        await connection.negotiate_versions()
         if config.uses_sasl:
             await connection.log_in()
     except SaslError as e:

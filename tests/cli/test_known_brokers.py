@@ -17,35 +17,35 @@ from pk.cli.runtime import cluster_files
 from pk.cli.runtime.cluster_files import ClusterState, NodeState, silent_controller, silent_nodes
 from pk.cli.runtime.known_brokers import KnownBrokers
 from pk.cli.runtime.paths import user_dir
+from pk.net.client.broker_store import RememberedBrokers
 from pk.net.client.node import Node
-from pk.net.client.recall import Remembered
 
 Run = Callable[..., Any]
 A, B, C = Node(1, "a", 9092), Node(2, "b", 9092), Node(3, "c", 9092)
 
 
-def addresses(found: Remembered) -> set[str]:
+def addresses(found: RememberedBrokers) -> set[str]:
     return {node.address for node in found.nodes}
 
 
 def test_brokers_are_kept_by_the_addresses_given_and_the_profile() -> None:
-    KnownBrokers().learned([A], Remembered((A, B, C), "id"))
+    KnownBrokers().store([A], RememberedBrokers((A, B, C), "id"))
     found = KnownBrokers().brokers([A])
     assert (addresses(found), found.cluster_id) == ({"a:9092", "b:9092", "c:9092"}, "id")
-    assert KnownBrokers().brokers([B]) == Remembered()
-    assert KnownBrokers("prod").brokers([A]) == Remembered()
-    KnownBrokers().learned([A], Remembered((A, C), "id"))
+    assert KnownBrokers().brokers([B]) == RememberedBrokers()
+    assert KnownBrokers("prod").brokers([A]) == RememberedBrokers()
+    KnownBrokers().store([A], RememberedBrokers((A, C), "id"))
     assert addresses(KnownBrokers().brokers([A])) == {"a:9092", "c:9092"}
 
 
 def test_only_an_address_that_the_cluster_advertises_is_remembered() -> None:
     """The address of a tunnel or load balancer may lead to another cluster tomorrow."""
-    KnownBrokers().learned([Node(-1, "tunnel", 1)], Remembered((A, B), "id"))
-    assert KnownBrokers().brokers([Node(-1, "tunnel", 1)]) == Remembered()
+    KnownBrokers().store([Node(-1, "tunnel", 1)], RememberedBrokers((A, B), "id"))
+    assert KnownBrokers().brokers([Node(-1, "tunnel", 1)]) == RememberedBrokers()
 
 
 def test_what_is_kept_is_the_user_s_alone_and_holds_no_secret() -> None:
-    KnownBrokers("prod").learned([A], Remembered((A, B), "id"))
+    KnownBrokers("prod").store([A], RememberedBrokers((A, B), "id"))
     folder = Path(user_dir("state")) / "brokers"
     (kept,) = folder.iterdir()
     assert json.loads(kept.read_text()) == {"cluster_id": "id", "brokers": ["a:9092", "b:9092"]}
@@ -54,10 +54,10 @@ def test_what_is_kept_is_the_user_s_alone_and_holds_no_secret() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cluster_id": 1, "brokers": ["x"]}', "\0"])
 def test_a_file_that_cannot_be_read_is_none(text: str) -> None:
-    KnownBrokers().learned([A], Remembered((A, B), "id"))
+    KnownBrokers().store([A], RememberedBrokers((A, B), "id"))
     (kept,) = (Path(user_dir("state")) / "brokers").iterdir()
     kept.write_text(text)
-    assert KnownBrokers().brokers([A]) == Remembered()
+    assert KnownBrokers().brokers([A]) == RememberedBrokers()
 
 
 def local(tmp_path: Path, **states: str) -> str:

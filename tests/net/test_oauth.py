@@ -264,8 +264,8 @@ async def test_a_client_logs_in_again_with_a_new_token_of_a_new_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The client logs in again before each request, with a new token each time: no clock decides.
-    monkeypatch.setattr(client_connection, "LOG_IN_SHARE_MIN", 0.0)
-    monkeypatch.setattr(client_connection, "LOG_IN_SHARE_MAX", 0.0)
+    monkeypatch.setattr(client_connection, "REAUTHENTICATE_SHARE_MIN", 0.0)
+    monkeypatch.setattr(client_connection, "REAUTHENTICATE_SHARE_MAX", 0.0)
     monkeypatch.setattr(server_login, "BETWEEN_AUTHENTICATIONS_S", 0.0)
     monkeypatch.setattr(token_source.Refresh, "used_s", lambda *_: 0.0)
     monkeypatch.setattr(jwks_module, "UNKNOWN_KEY_S", 0.0)

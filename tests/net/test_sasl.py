@@ -454,8 +454,8 @@ def test_pk_s_client_authenticates_again_by_itself(monkeypatch: pytest.MonkeyPat
     """Here before each request, since its sessions seem to end at once; always on the same
     connection."""
     monkeypatch.setattr(server_login, "BETWEEN_AUTHENTICATIONS_S", 0.0)
-    monkeypatch.setattr(client_connection, "LOG_IN_SHARE_MIN", 0.0)
-    monkeypatch.setattr(client_connection, "LOG_IN_SHARE_MAX", 0.0)
+    monkeypatch.setattr(client_connection, "REAUTHENTICATE_SHARE_MIN", 0.0)
+    monkeypatch.setattr(client_connection, "REAUTHENTICATE_SHARE_MAX", 0.0)
 
     @trio_test
     async def run() -> None:

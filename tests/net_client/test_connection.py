@@ -445,11 +445,11 @@ async def test_who_does_not_wait_is_told_of_the_answer_or_the_end() -> None:
         first, second = (
             connection.submit(HeartbeatRequest(generation_id=number), 4) for number in (1, 2)
         )
-        first.when_finished(tell)
-        second.when_finished(tell)
+        first.on_finish(tell)
+        second.on_finish(tell)
         await first.wait()
         assert told == [1]
-        first.when_finished(tell)
+        first.on_finish(tell)
         assert told == [1, 1]  # at once: the answer is here
         connection.close()
         assert told[:2] == [1, 1] and isinstance(told[2], Closed) and len(told) == 3

@@ -60,7 +60,7 @@ NEWEST_IN_2_1 = {
 @pytest.fixture
 def old(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers claim no more than 2.1 served."""
-    agree = Connection.agree_on_versions
+    agree = Connection.negotiate_versions
 
     async def agree_as_then(self: Connection) -> None:
         await agree(self)
@@ -70,7 +70,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> None:
             if key in self.api_versions
         }
 
-    monkeypatch.setattr(Connection, "agree_on_versions", agree_as_then)
+    monkeypatch.setattr(Connection, "negotiate_versions", agree_as_then)
 
 
 @pytest.mark.usefixtures("old")

@@ -16,7 +16,7 @@ from pk.core.values import TopicPartition
 from pk.core.wire.messages.end_txn import EndTxnRequest
 from pk.net.client.admin import open_admin
 from pk.net.client.config import ConfigError
-from pk.net.client.connection import FORBIDS, Connection
+from pk.net.client.connection import REQUEST_GUARD, Connection
 from pk.net.client.consumer import open_consumer
 from pk.net.client.delivery import Delivery
 from pk.net.client.errors import NoTransaction
@@ -35,7 +35,7 @@ them."""
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """The `transaction.version` by which the producer goes."""
     if request.param == 1:
-        agree = Connection.agree_on_versions
+        agree = Connection.negotiate_versions
 
         async def agree_as_then(self: Connection) -> None:
             await agree(self)
@@ -43,7 +43,7 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
                 low, high = self.api_versions[key]
                 self.api_versions[key] = (low, min(high, newest))
 
-        monkeypatch.setattr(Connection, "agree_on_versions", agree_as_then)
+        monkeypatch.setattr(Connection, "negotiate_versions", agree_as_then)
     return request.param
 
 
@@ -235,11 +235,11 @@ def test_a_block_that_is_cancelled_while_it_commits_leaves_the_producer_usable(
                 if isinstance(request, EndTxnRequest):
                     scope.cancel()  # it is sent all the same, and its answer is not waited for
 
-            token = FORBIDS.set(cancel_at_commit)
+            token = REQUEST_GUARD.set(cancel_at_commit)
             with scope:
                 async with producer.transaction():
                     await producer.send(topic, b"first")
-            FORBIDS.reset(token)
+            REQUEST_GUARD.reset(token)
             assert scope.cancelled_caught
             async with producer.transaction():
                 await producer.send(topic, b"second")

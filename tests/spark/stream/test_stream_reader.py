@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.net.client.connection import TRACED
+from pk.net.client.connection import TRACE_HOOK
 from pk.spark.connections import THREAD
 from pk.spark.errors import DataLost, OptionError
 from pk.spark.read.options import parse_options
@@ -137,13 +137,13 @@ def test_an_idle_stream_asks_for_news_every_three_seconds(kafka: Kafka, fresh: F
     query = Query(reader(kafka, subscribe=topic))
     assert query.batch() == [] and query.batch() == []
     asked: list[str] = []
-    reset = TRACED.set(lambda request: asked.append(request.api_name))
+    reset = TRACE_HOOK.set(lambda request: asked.append(request.api_name))
     began = time.monotonic()
     try:
         for _ in range(4):
             assert query.batch() == []
     finally:
-        TRACED.reset(reset)
+        TRACE_HOOK.reset(reset)
     # A Fetch outlives the questions; beside it there is a look for new partitions every five
     # seconds.
     passed_ms = (time.monotonic() - began) * 1000

@@ -10,9 +10,9 @@ from net_client.support import ScriptedBroker, scripted_broker, trio_test
 
 from pk.core.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from pk.net.client.admin import open_admin
+from pk.net.client.broker_store import BROKER_STORE, RememberedBrokers
 from pk.net.client.errors import NoBrokers
 from pk.net.client.node import Node
-from pk.net.client.recall import RECALL, Remembered
 
 GONE = "127.0.0.1:1"
 
@@ -20,22 +20,22 @@ GONE = "127.0.0.1:1"
 class Kept:
     """A memory of one cluster."""
 
-    def __init__(self, found: Remembered = Remembered()) -> None:
+    def __init__(self, found: RememberedBrokers = RememberedBrokers()) -> None:
         self.found = found
 
-    def brokers(self, given: Iterable[Node]) -> Remembered:
+    def brokers(self, given: Iterable[Node]) -> RememberedBrokers:
         return self.found
 
-    def learned(self, given: Iterable[Node], found: Remembered) -> None:
+    def store(self, given: Iterable[Node], found: RememberedBrokers) -> None:
         self.found = found
 
 
 @pytest.fixture
 def kept() -> Iterator[Kept]:
     memory = Kept()
-    token = RECALL.set(memory)
+    token = BROKER_STORE.set(memory)
     yield memory
-    RECALL.reset(token)
+    BROKER_STORE.reset(token)
 
 
 @contextlib.asynccontextmanager
@@ -56,31 +56,31 @@ async def test_what_metadata_names_is_learned_and_tried_later(kept: Kept) -> Non
     async with cluster("a") as broker:
         async with open_admin(broker.address) as admin:
             await admin.cluster.refresh(())
-            assert admin.cluster.recalled is None
-        assert kept.found == Remembered((broker.node,), "a")
+            assert admin.cluster.remembered_node is None
+        assert kept.found == RememberedBrokers((broker.node,), "a")
         async with open_admin(GONE) as admin:
             await admin.cluster.refresh(())
             assert admin.cluster.metadata.cluster_id == "a"
-            assert admin.cluster.recalled == broker.node
+            assert admin.cluster.remembered_node == broker.node
 
 
 @trio_test
 async def test_a_broker_of_another_cluster_is_not_taken(kept: Kept) -> None:
     async with cluster("b") as broker:
-        kept.found = Remembered((broker.node,), "a")
+        kept.found = RememberedBrokers((broker.node,), "a")
         async with open_admin(GONE) as admin:
             with pytest.raises(NoBrokers):
                 await admin.cluster.refresh(())
-        kept.found = Remembered((broker.node,))
+        kept.found = RememberedBrokers((broker.node,))
         async with open_admin(GONE) as admin:
             await admin.cluster.refresh(())
-            assert admin.cluster.recalled == broker.node
+            assert admin.cluster.remembered_node == broker.node
 
 
 @trio_test
 async def test_an_address_that_answers_is_enough(kept: Kept) -> None:
     async with cluster("a") as here, cluster("a") as there:
-        kept.found = Remembered((there.node,), "a")
+        kept.found = RememberedBrokers((there.node,), "a")
         async with open_admin(f"{GONE},{here.address}") as admin:
             await admin.cluster.refresh(())
         assert there.connections == 0
@@ -88,7 +88,7 @@ async def test_an_address_that_answers_is_enough(kept: Kept) -> None:
 
 @trio_test
 async def test_those_that_do_not_answer_are_named(kept: Kept) -> None:
-    kept.found = Remembered((Node(-1, "127.0.0.1", 2),), "a")
+    kept.found = RememberedBrokers((Node(-1, "127.0.0.1", 2),), "a")
     async with open_admin(GONE) as admin:
         with pytest.raises(NoBrokers) as failed:
             await admin.cluster.refresh(())
