@@ -130,7 +130,7 @@ def check_subscription(context: Context, topics: Iterable[str] | None) -> None:
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def describing(context: Context) -> Callable[[str], bool] | None:
+def describable_topics(context: Context) -> Callable[[str], bool] | None:
     """Return a function that tells whether the client may describe a topic, or None if it may
     describe all topics. A group that resolves regular expressions for the client leaves out the
     other topics (KIP-848). These refusals are not written to the audit log."""

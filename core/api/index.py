@@ -39,7 +39,9 @@ def at_broker(key: ApiKey) -> Api:
     return Api(
         key.key,
         key.served_versions,
-        _handler(_FORWARD, ["pass_on"]) if passed_on else _handler(_module(key), ["handle"], key),
+        _handler(_FORWARD, ["forward_to_controller"])
+        if passed_on
+        else _handler(_module(key), ["handle"], key),
         _failure(key, _module(key)),
         key.waits,
         passed_on or key.served == DIVIDED,

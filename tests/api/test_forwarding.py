@@ -14,7 +14,7 @@ from group.brokers import running, simulated
 from many_nodes import CONTROLLER, Cluster, caller, running_cluster
 from nodes import Caller, trio_test
 
-from pk.core.api.controller.forward import IMAGE_WAIT_MS_MAX, pass_on
+from pk.core.api.controller.forward import IMAGE_WAIT_MS_MAX, forward_to_controller
 from pk.core.broker.controller.controller_client import Forwarded
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
@@ -267,7 +267,7 @@ async def test_an_answer_waits_for_the_image_but_not_for_ever() -> None:
         answered = trio.Event()
 
         async def ask() -> None:
-            await pass_on(Context(broker), create("t"))
+            await forward_to_controller(Context(broker), create("t"))
             answered.set()
 
         async with trio.open_nursery() as nursery:
@@ -278,5 +278,5 @@ async def test_an_answer_waits_for_the_image_but_not_for_ever() -> None:
             await answered.wait()
         behind = broker.image.offset + 1
         started = trio.current_time()
-        await pass_on(Context(broker), create("t"))
+        await forward_to_controller(Context(broker), create("t"))
         assert trio.current_time() - started == pytest.approx(IMAGE_WAIT_MS_MAX / 1000)

@@ -21,7 +21,7 @@ from txn.clients import (
     prepare,
 )
 
-from pk.core.api.transactions.add_partitions_to_txn import TOGETHER
+from pk.core.api.transactions.add_partitions_to_txn import TASKS_MAX
 from pk.core.broker.replication.partition import READ_COMMITTED
 from pk.core.errors import ErrorCode
 from pk.core.txn.transaction import State, Transaction
@@ -319,7 +319,7 @@ async def test_a_request_that_names_many_transactions_takes_few_tasks_at_a_time(
     async with running_cluster(KEYS) as cluster:
         await prepare(cluster)
         topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
-        names = [f"tx{n}" for n in range(10 * TOGETHER + 1)]
+        names = [f"tx{n}" for n in range(10 * TASKS_MAX + 1)]
         request = AddPartitionsToTxnRequest(
             transactions=[
                 AddPartitionsToTxnTransaction(transactional_id=name, topics=topics)
@@ -330,7 +330,7 @@ async def test_a_request_that_names_many_transactions_takes_few_tasks_at_a_time(
         trio.lowlevel.add_instrument(tasks)
         answer = await cluster.ask(leader(cluster, TRANSACTIONS_TOPIC), request, 5)
         trio.lowlevel.remove_instrument(tasks)
-        assert tasks.most < 2 * TOGETHER
+        assert tasks.most < 2 * TASKS_MAX
         assert [one.transactional_id for one in answer.results_by_transaction] == names
         assert set(codes(answer)) == {E.NONE, E.INVALID_PRODUCER_ID_MAPPING}
 

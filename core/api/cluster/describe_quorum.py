@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pk.core.api.controller.decide import the_controller
+from pk.core.api.controller.decide import active_controller
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
@@ -36,7 +36,7 @@ Kafka."""
 
 async def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Describe the quorum from the controller's state. Raises KafkaError(NOT_CONTROLLER)."""
-    controller = the_controller(context)
+    controller = active_controller(context)
     response = DescribeQuorumResponse(error_message=None)
     for topic in request.topics:
         answer = ResponseTopicData(topic_name=topic.topic_name)

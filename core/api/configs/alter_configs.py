@@ -27,7 +27,7 @@ from pk.core.wire.messages.alter_configs import (
 async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the keys of each resource, or return its error. Loggers support only the incremental
     request."""
-    return await _handle(context, request, check_own_changes, forward.pass_on)
+    return await _handle(context, request, check_own_changes, forward.forward_to_controller)
 
 
 async def handle_at_controller(

@@ -21,7 +21,9 @@ def error_response(
 ) -> DescribeClientQuotasResponse:
     """Return the error without entries. As in Apache Kafka, the message of a refusal is omitted if
     it equals that of the code."""
-    wordless = error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    is_default_message = error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return DescribeClientQuotasResponse(
-        error_code=error.code, error_message=None if wordless else error.message, entries=None
+        error_code=error.code,
+        error_message=None if is_default_message else error.message,
+        entries=None,
     )

@@ -104,8 +104,8 @@ class _Descriptions:
         elif kind not in (GROUP, CLIENT_METRICS):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
         elif not name:
-            what = "Group" if kind == GROUP else "Client metrics subscription"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} name must not be empty")
+            noun = "Group" if kind == GROUP else "Client metrics subscription"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{noun} name must not be empty")
         return name if image.config(kind, name) else ""
 
     def _entries(self, kind: int, subject: str, keys: frozenset[str]) -> Entries:
@@ -138,8 +138,8 @@ def _own_id(context: Context, name: str, *, required: bool) -> int | None:
     own = context.broker.node_id
     if node != own:
         wanted = str(own) if required else f"{own} or empty string,"
-        said = f"Unexpected broker id, expected {wanted} but received {name}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, said)
+        requested = f"Unexpected broker id, expected {wanted} but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, requested)
     return node
 
 

@@ -56,7 +56,7 @@ async def handle(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource, or return its error."""
-    return await _handle(context, request, check_own_changes, forward.pass_on)
+    return await _handle(context, request, check_own_changes, forward.forward_to_controller)
 
 
 async def handle_at_controller(
@@ -148,8 +148,8 @@ def check_own_broker(context: Context, resource_type: int, name: str) -> None:
         return
     node, own = configs.check_broker_name(name), context.broker.node_id
     if node != own and not (node is None and resource_type == BROKER):
-        said = f"Unexpected broker id, expected {own}, but received {name}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, said)
+        requested = f"Unexpected broker id, expected {own}, but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, requested)
 
 
 def _alter_loggers(resource: AlterConfigsResource, *, validate_only: bool) -> None:

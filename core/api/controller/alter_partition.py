@@ -2,7 +2,7 @@
 epochs of the brokers in the ISR, so that a proposal with a broker that has since restarted is
 rejected (KIP-903)."""
 
-from pk.core.api.controller.decide import the_controller
+from pk.core.api.controller.decide import active_controller
 from pk.core.broker.requests.context import Context
 from pk.core.meta import alter_partition
 from pk.core.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -11,6 +11,6 @@ from pk.core.wire.messages.alter_partition import AlterPartitionRequest, AlterPa
 async def handle(context: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
     """Change each partition separately. Raises KafkaError(NOT_CONTROLLER)."""
     config, version = context.broker.config, context.api_version
-    return await the_controller(context).submit(
+    return await active_controller(context).submit(
         lambda image: alter_partition.alter_partition(image, request, config, version)
     )

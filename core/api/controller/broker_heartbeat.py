@@ -5,7 +5,7 @@ to be fenced, or to shut down (KIP-631). v1 has failed log directories (KIP-858)
 pk's controller leaves that choice to the brokers.
 """
 
-from pk.core.api.controller.decide import the_controller
+from pk.core.api.controller.decide import active_controller
 from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
@@ -14,7 +14,7 @@ from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, Broke
 
 async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     """Process a heartbeat. Raises KafkaError(NOT_CONTROLLER)."""
-    controller, config = the_controller(context), context.broker.config
+    controller, config = active_controller(context), context.broker.config
     heartbeats, node = controller.heartbeats, request.broker_id
 
     def prepare() -> Decide[BrokerHeartbeatResponse]:
@@ -29,5 +29,5 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
 
 
 def _is_current(context: Context, request: BrokerHeartbeatRequest) -> bool:
-    broker = the_controller(context).image.brokers.get(request.broker_id)
+    broker = active_controller(context).image.brokers.get(request.broker_id)
     return broker is not None and broker.broker_epoch == request.broker_epoch

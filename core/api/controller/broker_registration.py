@@ -5,7 +5,7 @@ clean shutdown (KIP-966), v4 allows features with minimum level 0.
 The response has the broker epoch, which identifies this incarnation in all its requests.
 """
 
-from pk.core.api.controller.decide import the_controller
+from pk.core.api.controller.decide import active_controller
 from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
@@ -23,7 +23,7 @@ async def handle(
     if request.is_migrating_zk_broker:
         # pk has no brokers to migrate from ZooKeeper.
         return BrokerRegistrationResponse(error_code=ErrorCode.INVALID_REQUEST)
-    controller, config = the_controller(context), context.broker.config
+    controller, config = active_controller(context), context.broker.config
 
     def prepare() -> Decide[BrokerRegistrationResponse]:
         # The session is read when the decision is made, since it may have ended in the meantime.

@@ -32,19 +32,19 @@ async def submit_decision(
     effect, as in Kafka. Raises the errors of `Controller.submit`.
     """
     if in_thread or has_many(request, LARGE_ELEMENTS):
-        decide = OffLoopDecision(partial(_same, decide), large=True)
+        decide = OffLoopDecision(partial(_return, decide), large=True)
     with trio.move_on_after(max(timeout_ms, 0) / 1000):
-        committed = await the_controller(context).submit_with_offset(decide)
+        committed = await active_controller(context).submit_with_offset(decide)
         context.image_offset = max(context.image_offset, committed.image_offset)
         return committed.reply
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the request timed out")
 
 
-def _same(decide: Decide[Reply]) -> Decide[Reply]:
+def _return(decide: Decide[Reply]) -> Decide[Reply]:
     return decide
 
 
-def the_controller(context: Context) -> Controller:
+def active_controller(context: Context) -> Controller:
     """Return this process's controller, if it is the active one. Raises
     KafkaError(NOT_CONTROLLER)."""
     controller = context.broker.cluster.controller

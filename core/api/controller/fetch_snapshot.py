@@ -5,7 +5,7 @@ A Fetch of the metadata log returns the existing snapshots. The bytes are one do
 `core/meta/snapshot.py`; a piece may begin and end anywhere in it.
 """
 
-from pk.core.api.controller.metadata_fetch import leading, newest_image
+from pk.core.api.controller.metadata_fetch import controller_in_epoch, newest_image
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import METADATA_TOPIC
@@ -26,7 +26,7 @@ def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResp
     if request.cluster_id is not None and request.cluster_id != image.cluster_id:
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     response = FetchSnapshotResponse()
-    left = request.max_bytes
+    remaining = request.max_bytes
     for topic in request.topics:
         answer = ResponseTopicSnapshot(name=topic.name)
         response.topics.append(answer)
@@ -42,10 +42,10 @@ def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResp
             )
             answer.partitions.append(part)
             try:
-                _fill(context, topic.name, wanted, part, left)
+                _fill(context, topic.name, wanted, part, remaining)
             except KafkaError as e:
                 part.error_code = e.code
-            left -= len(part.unaligned_records)
+            remaining -= len(part.unaligned_records)
     return response
 
 
@@ -60,12 +60,14 @@ def _fill(
     exist."""
     if topic != METADATA_TOPIC or wanted.partition != 0:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    controller = leading(context, wanted.current_leader_epoch)
-    made = controller.feed.find_snapshot(wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch)
-    if made is None:
+    controller = controller_in_epoch(context, wanted.current_leader_epoch)
+    snapshot = controller.feed.find_snapshot(
+        wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch
+    )
+    if snapshot is None:
         raise KafkaError(ErrorCode.SNAPSHOT_NOT_FOUND)
-    if not 0 <= wanted.position < len(made.data):
+    if not 0 <= wanted.position < len(snapshot.data):
         raise KafkaError(ErrorCode.POSITION_OUT_OF_RANGE)
-    part.size, part.position = len(made.data), wanted.position
+    part.size, part.position = len(snapshot.data), wanted.position
     end = wanted.position + max(bytes_max, 0)
-    part.unaligned_records = memoryview(made.data)[wanted.position : end]
+    part.unaligned_records = memoryview(snapshot.data)[wanted.position : end]

@@ -30,7 +30,7 @@ TIMEOUT_MS_MIN: Final = 5_000
 IMAGE_WAIT_MS_MAX: Final = 5_000
 
 
-async def pass_on(context: Context, request: Any) -> Any:
+async def forward_to_controller(context: Context, request: Any) -> Any:
     """Forward a client's request to the active controller, and return its response. Raises
     KafkaError: REQUEST_TIMED_OUT if no controller was found in time or none answered, and the
     errors of the envelope."""

@@ -54,7 +54,7 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
     for topic in request.topics:
         answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
         response.responses.append(answer)
-        code = _objection(context, topic)
+        code = _error_for(context, topic)
         for partition in topic.partitions:
             data = PartitionData(
                 partition_index=partition.partition, error_code=code, high_watermark=-1, records=b""
@@ -71,7 +71,7 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
     return _fetch(context, request, response, *wanted)
 
 
-def _objection(context: Context, topic: FetchTopic) -> int:
+def _error_for(context: Context, topic: FetchTopic) -> int:
     if context.api_version >= VERSION_TOPIC_ID:
         return 0 if topic.topic_id == TOPIC_ID else ErrorCode.UNKNOWN_TOPIC_ID
     return 0 if topic.topic == METADATA_TOPIC else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -85,11 +85,11 @@ async def _fetch(
     data: PartitionData,
 ) -> FetchResponse:
     try:
-        controller = leading(context, wanted.current_leader_epoch)
-        _note(context, controller, request, wanted)
+        controller = controller_in_epoch(context, wanted.current_leader_epoch)
+        _record_progress(context, controller, request, wanted)
         await _read(context, controller, request, wanted, data)
         # This controller may have lost its leadership during the wait.
-        leading(context, NO_EPOCH)
+        controller_in_epoch(context, NO_EPOCH)
     except KafkaError as e:
         data.error_code = e.code
         data.records = b""
@@ -112,7 +112,7 @@ def newest_image(context: Context) -> MetadataImage:
     return context.broker.image
 
 
-def leading(context: Context, epoch: int) -> Controller:
+def controller_in_epoch(context: Context, epoch: int) -> Controller:
     """Return this process's controller, if it is the active one in the epoch that the follower
     knows (-1: not given). Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH."""
@@ -126,7 +126,7 @@ def leading(context: Context, epoch: int) -> Controller:
     return controller
 
 
-def _note(
+def _record_progress(
     context: Context, controller: Controller, request: FetchRequest, wanted: FetchPartition
 ) -> None:
     """Record the follower's progress."""
@@ -163,8 +163,8 @@ async def _read(
     elif context.api_version < VERSION_DIVERGENCE:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     elif offset < feed.start_offset:
-        made = await feed.snapshot(clock.now_ms())
-        data.snapshot_id = SnapshotId(end_offset=made.end_offset, epoch=made.epoch)
+        snapshot = await feed.snapshot(clock.now_ms())
+        data.snapshot_id = SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
     else:
         data.diverging_epoch = EpochEndOffset(
             epoch=feed.image.controller_epoch, end_offset=feed.end_offset

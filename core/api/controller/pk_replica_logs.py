@@ -2,7 +2,7 @@
 GetReplicaLogInfo carries the same, but at the controller's request; see
 core/meta/unclean_recovery.py.)"""
 
-from pk.core.api.controller.decide import the_controller
+from pk.core.api.controller.decide import active_controller
 from pk.core.broker.requests.context import Context
 from pk.core.meta import unclean_recovery
 from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplicaLogsResponse
@@ -10,7 +10,7 @@ from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplic
 
 async def handle(context: Context, request: PkReplicaLogsRequest) -> PkReplicaLogsResponse:
     """Process a report. Raises KafkaError(NOT_CONTROLLER)."""
-    controller, config = the_controller(context), context.broker.config
+    controller, config = active_controller(context), context.broker.config
     response = await controller.submit(
         lambda image: unclean_recovery.report(
             image, request, config, controller.unclean_recovery.reports()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 from typing import Final
 
-from pk.core.api.groups.group_descriptions import GroupDescribe, failed_as
+from pk.core.api.groups.group_descriptions import GroupDescribe, failed_description
 from pk.core.broker.requests.context import Context
 from pk.core.group.any_group import GroupType
 from pk.core.wire.messages.consumer_group_describe import (
@@ -29,7 +29,10 @@ def _topics_of(group: DescribedGroup) -> Iterator[str]:
 
 
 _DESCRIBE: Final = GroupDescribe(
-    GroupType.CONSUMER, failed_as(DescribedGroup), ConsumerGroupDescribeResponse, _topics_of
+    GroupType.CONSUMER,
+    failed_description(DescribedGroup),
+    ConsumerGroupDescribeResponse,
+    _topics_of,
 )
 
 

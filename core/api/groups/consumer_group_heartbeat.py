@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pk.core.api.authorization import check_subscription, describing
+from pk.core.api.authorization import check_subscription, describable_topics
 from pk.core.broker.requests.context import Context
 from pk.core.group.any_group import GroupType
 from pk.core.group.settings import Client
@@ -23,7 +23,7 @@ def handle(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     """Submit the heartbeat to the group's coordinator."""
-    client = Client(context.client_id or "", context.client_host, describing(context))
+    client = Client(context.client_id or "", context.client_host, describable_topics(context))
     coordinators = context.broker.groups.coordinators
     coordinators.check_protocol(GroupType.CONSUMER)
     check_subscription(context, request.subscribed_topic_names)

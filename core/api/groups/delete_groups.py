@@ -25,8 +25,8 @@ async def handle(
     for group_id in dict.fromkeys(request.groups_names):
         answers.append(_delete(context, group_id))
         await let_others_run()
-    at_hand = [answer for answer in answers if not isinstance(answer, Awaitable)]
-    return DeleteGroupsResponse(results=at_hand) if len(at_hand) == len(answers) else _wait(answers)
+    ready = [answer for answer in answers if not isinstance(answer, Awaitable)]
+    return DeleteGroupsResponse(results=ready) if len(ready) == len(answers) else _wait(answers)
 
 
 async def _wait(

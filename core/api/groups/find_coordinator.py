@@ -42,15 +42,15 @@ _REFUSALS: Final = dict(ERRORS.values())
 Coordinators = GroupCoordinators | TransactionCoordinators | ShareCoordinators
 
 
-class _Found(NamedTuple):
+class _Coordinator(NamedTuple):
     node_id: int = NO_NODE
     host: str = ""
     port: int = -1
     error: ErrorCode = ErrorCode.NONE
 
 
-_NOT_AVAILABLE: Final = _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-_UNKNOWN_TYPE: Final = _Found(error=ErrorCode.INVALID_REQUEST)
+_NOT_AVAILABLE: Final = _Coordinator(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_UNKNOWN_TYPE: Final = _Coordinator(error=ErrorCode.INVALID_REQUEST)
 
 
 async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -68,29 +68,31 @@ async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoord
     else:
         return await _answer(context, request, lambda key: _UNKNOWN_TYPE)
 
-    def find(key: str) -> _Found:
+    def find(key: str) -> _Coordinator:
         if needed != ResourceType.CLUSTER and not allows(context, Operation.DESCRIBE, needed, key):
-            return _Found(error=ERRORS[needed][0])
+            return _Coordinator(error=ERRORS[needed][0])
         return _find(context, coordinators, key)
 
-    if coordinators.topic not in context.broker.image.topics and _may_ask(context, request, needed):
+    if coordinators.topic not in context.broker.image.topics and _may_create(
+        context, request, needed
+    ):
         await coordinators.create_topic()
     return await _answer(context, request, find)
 
 
-def _may_ask(context: Context, request: FindCoordinatorRequest, needed: ResourceType) -> bool:
+def _may_create(context: Context, request: FindCoordinatorRequest, needed: ResourceType) -> bool:
     """Return whether this request may create the topic: it must have a key that the client may
     use."""
     if needed == ResourceType.CLUSTER or not is_on(context):
         return True
-    several = context.api_version >= SEVERAL_KEYS_SINCE
+    has_several = context.api_version >= SEVERAL_KEYS_SINCE
     return any(
         allows(context, Operation.DESCRIBE, needed, key, log=False)
-        for key in (request.coordinator_keys[:KEYS_MAX] if several else [request.key])
+        for key in (request.coordinator_keys[:KEYS_MAX] if has_several else [request.key])
     )
 
 
-def _find(context: Context, coordinators: Coordinators, key: str) -> _Found:
+def _find(context: Context, coordinators: Coordinators, key: str) -> _Coordinator:
     broker = context.broker
     if coordinators is broker.groups.share_coordinators:
         try:
@@ -105,11 +107,11 @@ def _find(context: Context, coordinators: Coordinators, key: str) -> _Found:
     endpoint = node.endpoint(context.listener)
     if endpoint is None:
         return _NOT_AVAILABLE
-    return _Found(node.broker_id, endpoint.host, endpoint.port)
+    return _Coordinator(node.broker_id, endpoint.host, endpoint.port)
 
 
 async def _answer(
-    context: Context, request: FindCoordinatorRequest, find: Callable[[str], _Found]
+    context: Context, request: FindCoordinatorRequest, find: Callable[[str], _Coordinator]
 ) -> FindCoordinatorResponse:
     if context.api_version < SEVERAL_KEYS_SINCE:
         return _single(find(request.key))
@@ -120,7 +122,7 @@ async def _answer(
     return response
 
 
-def _coordinator(key: str, found: _Found, message: str | None = "") -> Coordinator:
+def _coordinator(key: str, found: _Coordinator, message: str | None = "") -> Coordinator:
     return Coordinator(
         key=key,
         node_id=found.node_id,
@@ -131,7 +133,7 @@ def _coordinator(key: str, found: _Found, message: str | None = "") -> Coordinat
     )
 
 
-def _single(found: _Found, message: str | None = None) -> FindCoordinatorResponse:
+def _single(found: _Coordinator, message: str | None = None) -> FindCoordinatorResponse:
     if found.error in _REFUSALS:
         message = _REFUSALS[found.error]
     return FindCoordinatorResponse(
@@ -146,7 +148,7 @@ def _single(found: _Found, message: str | None = None) -> FindCoordinatorRespons
 def error_response(
     request: FindCoordinatorRequest, error: KafkaError, version: int
 ) -> FindCoordinatorResponse:
-    found = _Found(error=ErrorCode(error.code))
+    found = _Coordinator(error=ErrorCode(error.code))
     if version < SEVERAL_KEYS_SINCE:
         return _single(found, error.message)
     return FindCoordinatorResponse(

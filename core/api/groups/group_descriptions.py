@@ -86,8 +86,8 @@ class GroupDescribe(Struct, Generic[D, R], frozen=True):
         for group_id in dict.fromkeys(group_ids):
             answers.append(self._ask(context, group_id))
             await let_others_run()
-        at_hand = [answer for answer in answers if not isinstance(answer, Awaitable)]
-        return await response(at_hand) if len(at_hand) == len(answers) else wait(answers)
+        ready = [answer for answer in answers if not isinstance(answer, Awaitable)]
+        return await response(ready) if len(ready) == len(answers) else wait(answers)
 
     def _ask(self, context: Context, group_id: str) -> D | Awaitable[D]:
         group_type = self.group_type
@@ -115,16 +115,16 @@ class GroupDescribe(Struct, Generic[D, R], frozen=True):
         """Replace the descriptions of groups with an error if they read topics that the client may
         not describe."""
         error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPICS)
-        for place, group in enumerate(groups):
+        for index, group in enumerate(groups):
             for name in dict.fromkeys(topics_of(group)):
                 if not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
-                    groups[place] = self.failed(group.group_id, error)
+                    groups[index] = self.failed(group.group_id, error)
                     break
                 await let_others_run()
             await let_others_run()
 
 
-def failed_as(described: Callable[..., D]) -> Callable[[str, KafkaError], D]:
+def failed_description(described: Callable[..., D]) -> Callable[[str, KafkaError], D]:
     """Return a `failed` for descriptions of this class, which have fields for the error's code and
     message."""
 

@@ -29,15 +29,15 @@ def handle(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupRespo
         ),
     )
     if isinstance(answer, JoinGroupResponse):
-        return _fitting(answer, context.api_version)
-    return _later(answer, context.api_version)
+        return _in_version(answer, context.api_version)
+    return _wait(answer, context.api_version)
 
 
-async def _later(answer: Awaitable[JoinGroupResponse], version: int) -> JoinGroupResponse:
-    return _fitting(await answer, version)
+async def _wait(answer: Awaitable[JoinGroupResponse], version: int) -> JoinGroupResponse:
+    return _in_version(await answer, version)
 
 
-def _fitting(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+def _in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
     if version < NO_PROTOCOL_SINCE and response.protocol_name is None:
         response.protocol_name = ""
     return response
@@ -47,4 +47,4 @@ def error_response(request: JoinGroupRequest, error: KafkaError, version: int) -
     response = JoinGroupResponse(
         error_code=error.code, member_id=request.member_id, protocol_name=None
     )
-    return _fitting(response, version)
+    return _in_version(response, version)

@@ -37,9 +37,9 @@ async def handle(
         for coordinator in coordinators
         if coordinator.is_active
     ]
-    at_hand = [answer for answer in answers if isinstance(answer, list)]
-    if len(at_hand) == len(answers):
-        visible = await _visible(context, list(chain.from_iterable(at_hand)))
+    ready = [answer for answer in answers if isinstance(answer, list)]
+    if len(ready) == len(answers):
+        visible = await _visible(context, list(chain.from_iterable(ready)))
         return ListGroupsResponse(groups=visible)
     return _wait(context, answers)
 

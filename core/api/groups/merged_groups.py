@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
 
-class Asked(Protocol):
+class RequestedGroup(Protocol):
     """A group, and the topics whose offsets are requested: None for all."""
 
     group_id: str
     topics: list[Any] | None
 
 
-G = TypeVar("G", bound=Asked)
+G = TypeVar("G", bound=RequestedGroup)
 
 
 def merged(groups: Iterable[G]) -> list[G]:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from operator import attrgetter
 from typing import Any, Final
 
-from pk.core.api.groups.offset_topics import made_ahead, merged, refuse_missing
+from pk.core.api.groups.offset_topics import build_commit_records, merged, remove_missing
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.group.machine import GroupMachine
@@ -38,7 +38,7 @@ async def handle(
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Filter out partitions that do not exist, and submit the rest to the group's coordinator."""
     by_id = context.api_version >= TOPIC_ID_SINCE
-    refused = await refuse_missing(
+    refused = await remove_missing(
         context, request, _refused, OffsetCommitResponsePartition, by_id=by_id, complete=_complete
     )
     if not request.topics:
@@ -47,7 +47,7 @@ async def handle(
     response, broker = OffsetCommitResponse(), context.broker
     metadata_max = broker.config.offset_metadata_max_bytes
     records = commit_records(request, metadata_max, broker.clock.now_ms(), response)
-    made = await made_ahead(records, response)
+    made = await build_commit_records(records, response)
 
     def decide(
         machine: GroupMachine, _: object, now_ms: int

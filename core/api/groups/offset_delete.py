@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from pk.core.api.groups.offset_topics import made_ahead, merged, refuse_missing
+from pk.core.api.groups.offset_topics import build_commit_records, merged, remove_missing
 from pk.core.broker.requests.context import Context
 from pk.core.group.machine import GroupMachine
 from pk.core.group.offsets import delete_records
@@ -24,9 +24,9 @@ async def handle(
     context: Context, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Filter out partitions that do not exist, and submit the rest to the group's coordinator."""
-    refused = await refuse_missing(context, request, _refused, OffsetDeleteResponsePartition)
+    refused = await remove_missing(context, request, _refused, OffsetDeleteResponsePartition)
 
-    made = await made_ahead(delete_records(request))
+    made = await build_commit_records(delete_records(request))
 
     def decide(
         machine: GroupMachine, _: object, now_ms: int

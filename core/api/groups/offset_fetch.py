@@ -46,20 +46,20 @@ async def handle(
         group = _only_group(request)
         answer = await _fetch(context, group, request.require_stable)
         if isinstance(answer, OffsetFetchResponseGroup):
-            return _old(answer, version)
-        return _wait_old(answer, version)
+            return _in_old_version(answer, version)
+        return _wait_in_old_version(answer, version)
     answers: list[Any] = []
-    at_hand = True
+    ready = True
     for group in merged(request.groups):
         answer = await _fetch(context, group, request.require_stable)
         answers.append(answer)
-        at_hand = at_hand and isinstance(answer, OffsetFetchResponseGroup)
+        ready = ready and isinstance(answer, OffsetFetchResponseGroup)
         await let_others_run()
-    return (OffsetFetchResponse(groups=answers)) if at_hand else _wait(answers)
+    return (OffsetFetchResponse(groups=answers)) if ready else _wait(answers)
 
 
-async def _wait_old(answer: Any, version: int) -> OffsetFetchResponse:
-    return _old(await answer, version)
+async def _wait_in_old_version(answer: Any, version: int) -> OffsetFetchResponse:
+    return _in_old_version(await answer, version)
 
 
 async def _wait(answers: list[Any]) -> OffsetFetchResponse:
@@ -74,7 +74,7 @@ async def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stabl
     by_id = context.api_version >= TOPIC_ID_SINCE
     asked = group
     if by_id and group.topics is not None:
-        asked, refused = await _named(context, group)
+        asked, refused = await _with_topic_names(context, group)
     if is_on(context) and asked.topics is not None:
         asked = await _without_denied(context, asked, refused)
     try:
@@ -130,7 +130,7 @@ async def _finish(
     return answer
 
 
-async def _named(
+async def _with_topic_names(
     context: Context, group: OffsetFetchRequestGroup
 ) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
     """Return the request with topic names, and the responses for unknown ids."""
@@ -214,7 +214,7 @@ def _failed(
     return answer
 
 
-def _old(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+def _in_old_version(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
     response = OffsetFetchResponse(error_code=group.error_code)
     for topic in group.topics:
         answer = OffsetFetchResponseTopic(name=topic.name)
@@ -239,5 +239,5 @@ def error_response(
     request: OffsetFetchRequest, error: KafkaError, version: int
 ) -> OffsetFetchResponse:
     if version < SEVERAL_GROUPS_SINCE:
-        return _old(_failed(_only_group(request), error, version), version)
+        return _in_old_version(_failed(_only_group(request), error, version), version)
     return OffsetFetchResponse(groups=[_failed(group, error, version) for group in request.groups])

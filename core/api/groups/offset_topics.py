@@ -37,7 +37,7 @@ Answer = Callable[[Any, list[Any]], T]
 """(topic of the request, results for its partitions) → the topic's result."""
 
 
-async def refuse_missing(
+async def remove_missing(
     context: Context,
     request: Request,
     answer: Answer[T],
@@ -67,26 +67,26 @@ async def refuse_missing(
             error = ErrorCode.UNKNOWN_TOPIC_ID
         elif not allows(context, Operation.READ, ResourceType.TOPIC, topic.name):
             error, count = ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0
-        there: list[Any] = []
+        existing: list[Any] = []
         missing: list[object] = []
         for partition in topic.partitions:
             index = partition.partition_index
             if 0 <= index < count:
-                there.append(partition)
+                existing.append(partition)
             else:
                 missing.append(partition_answer(partition_index=index, error_code=error))
             await let_others_run()
         if missing or not count:
             refused.append(answer(topic, missing))
-            topic.partitions = there
-        if there:
+            topic.partitions = existing
+        if existing:
             kept.append(topic)
         await let_others_run()
     request.topics = kept
     return refused
 
 
-async def made_ahead(records: Iterable[Record], reply: Any = None) -> CommitRecords:
+async def build_commit_records(records: Iterable[Record], reply: Any = None) -> CommitRecords:
     """Build and encode the records of offsets before the coordinator decides about them. `reply` is
     the reply to the commit."""
     made = CommitRecords(reply)

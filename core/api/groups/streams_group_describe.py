@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 from typing import Final
 
-from pk.core.api.groups.group_descriptions import GroupDescribe, failed_as
+from pk.core.api.groups.group_descriptions import GroupDescribe, failed_description
 from pk.core.broker.requests.context import Context
 from pk.core.group.any_group import GroupType
 from pk.core.wire.messages.streams_group_describe import (
@@ -26,7 +26,7 @@ def _topics_of(group: DescribedGroup) -> Iterator[str]:
 
 
 _DESCRIBE: Final = GroupDescribe(
-    GroupType.STREAMS, failed_as(DescribedGroup), StreamsGroupDescribeResponse, _topics_of
+    GroupType.STREAMS, failed_description(DescribedGroup), StreamsGroupDescribeResponse, _topics_of
 )
 
 

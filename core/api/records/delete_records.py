@@ -36,13 +36,13 @@ async def handle(
     for topic in request.topics:
         answers: list[DeleteRecordsPartitionResult] = []
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
-        for wish in topic.partitions:
+        for requested in topic.partitions:
             answer = DeleteRecordsPartitionResult(
-                partition_index=wish.partition_index, low_watermark=-1
+                partition_index=requested.partition_index, low_watermark=-1
             )
             answers.append(answer)
             try:
-                partition, offset = _delete(context, topic.name, wish)
+                partition, offset = _delete(context, topic.name, requested)
                 answer.low_watermark = partition.low_watermark
                 if answer.low_watermark < offset:
                     waiting.append(_Waiting(partition, offset, answer))
@@ -91,12 +91,14 @@ async def _wait(
     return response
 
 
-def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple[Partition, int]:
+def _delete(
+    context: Context, topic: str, requested: DeleteRecordsPartition
+) -> tuple[Partition, int]:
     """Advance the log start offset. Returns the partition and its new log start offset. Raises
     KafkaError: INVALID_TOPIC_EXCEPTION for an internal topic, whose coordinators need all records,
     POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and the partition's errors."""
     check(context, Operation.DELETE, ResourceType.TOPIC, topic)
-    partition = context.broker.data.replicas.partition(topic, wish.partition_index)
+    partition = context.broker.data.replicas.partition(topic, requested.partition_index)
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} cannot be deleted")
     partition.check_leader()
@@ -105,7 +107,7 @@ def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple
             ErrorCode.POLICY_VIOLATION,
             f"records of {topic} cannot be deleted: its cleanup.policy is compact",
         )
-    offset = partition.high_watermark if wish.offset == HIGH_WATERMARK else wish.offset
+    offset = partition.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
     if offset < 0 or offset > partition.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     partition.delete_before(offset)

@@ -157,15 +157,15 @@ class Fetch:
         if self.context.api_version < VERSION_SESSION or epoch == FINAL_EPOCH:
             if session_id != NO_SESSION:
                 sessions.close(session_id)
-            self.repeated = self._remembered()
+            self.repeated = self._repeated_fetch()
             if self.repeated is not None:
-                self.wanted = self._name_again(self.repeated)
+                self.wanted = self._repeated_partitions(self.repeated)
             else:
-                self.wanted = self._name({})
+                self.wanted = self._add_partitions({})
             return
         if epoch == INITIAL_EPOCH:
             broker.purgatory.touch(sessions.close(session_id))
-            self.wanted = self._name({})
+            self.wanted = self._add_partitions({})
             if self.wanted:
                 session = sessions.open(
                     self.wanted, by_id=by_id, privileged=self.replica_id >= 0, now_ms=now_ms
@@ -174,7 +174,7 @@ class Fetch:
             return
         session = sessions.next(session_id, epoch, by_id, now_ms)
         broker.purgatory.touch(session)
-        self._name(session.partitions, session)
+        self._add_partitions(session.partitions, session)
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if by_id else topic.topic
             for partition in topic.partitions:
@@ -199,7 +199,7 @@ class Fetch:
                 # is refused.
                 session.authorizer, session.dirty = authorizer, dict(session.partitions)
 
-    def _remembered(self) -> RepeatedFetch | None:
+    def _repeated_fetch(self) -> RepeatedFetch | None:
         """Return the connection's memory of repeated fetches, if this fetch may use it."""
         repeated, request = self.context.repeated, self.request
         if (
@@ -217,55 +217,57 @@ class Fetch:
                 return None
         return repeated if count > REPEATED_MIN and not repeated.in_use else None
 
-    def _name_again(self, repeated: RepeatedFetch) -> Partitions:
+    def _repeated_partitions(self, repeated: RepeatedFetch) -> Partitions:
         """Return the requested partitions, in the order of the request, as `repeated` knows them.
         Partitions that are new, or that are requested with different parameters than before, become
         dirty."""
         context = self.context
-        terms = (
+        conditions = (
             context.api_version,
             self.request.isolation_level,
             context.principal,
             context.broker.authorization.authorizer,
         )
-        repeated.begin(terms, REPEATED_MAX)
+        repeated.begin(conditions, REPEATED_MAX)
         known, dirty, wanted = repeated.partitions, repeated.dirty, Partitions()
         by_id = context.api_version >= VERSION_TOPIC_ID
         for topic in self.request.topics:
             name = topic.topic_id if by_id else topic.topic
-            for wish in topic.partitions:
-                key: Hashable = (name, wish.partition)
+            for requested in topic.partitions:
+                key: Hashable = (name, requested.partition)
                 fetched = known.get(key)
                 if fetched is None:
                     topic_id = topic.topic_id if by_id else b""
-                    fetched = FetchedPartition(topic.topic, topic_id, wish.partition)
+                    fetched = FetchedPartition(topic.topic, topic_id, requested.partition)
                     fetched.session = repeated
                     known[key] = fetched
                 elif (
-                    fetched.fetch_offset == wish.fetch_offset
-                    and fetched.partition_max_bytes == wish.partition_max_bytes
-                    and fetched.current_leader_epoch == wish.current_leader_epoch
-                    and fetched.last_fetched_epoch == wish.last_fetched_epoch
+                    fetched.fetch_offset == requested.fetch_offset
+                    and fetched.partition_max_bytes == requested.partition_max_bytes
+                    and fetched.current_leader_epoch == requested.current_leader_epoch
+                    and fetched.last_fetched_epoch == requested.last_fetched_epoch
                 ):
                     wanted[key] = fetched
                     continue
                 dirty[key] = wanted[key] = fetched
-                fetched.want(wish)
+                fetched.update(requested)
         return wanted
 
     @property
-    def _overtaken(self) -> bool:
+    def _is_superseded(self) -> bool:
         """Whether a follower has sent the session's next request, or closed the session."""
         session = self.session
         return session is not None and session.epoch != self.expected_epoch and self.replica_id >= 0
 
     @property
-    def _watched(self) -> FetchSession | None:
+    def _watching_session(self) -> FetchSession | None:
         """The session to notify when partitions change. (None for a debugging consumer, which waits
         for the log end.)"""
         return (self.session or self.repeated) if self.replica_id != DEBUGGING_CONSUMER else None
 
-    def _name(self, partitions: Partitions, session: FetchSession | None = None) -> Partitions:
+    def _add_partitions(
+        self, partitions: Partitions, session: FetchSession | None = None
+    ) -> Partitions:
         """Add the requested partitions to `partitions`, which are those of `session` if it already
         exists."""
         by_id = self.context.api_version >= VERSION_TOPIC_ID
@@ -276,17 +278,17 @@ class Fetch:
                 topic_id = topic.topic_id
                 known = image.topic_by_id(topic_id)
                 name = known.name if known is not None else ""
-            for wish in topic.partitions:
-                key: Hashable = (topic_id if by_id else name, wish.partition)
+            for requested in topic.partitions:
+                key: Hashable = (topic_id if by_id else name, requested.partition)
                 fetched = partitions.get(key)
                 if fetched is None:
-                    fetched = FetchedPartition(name, topic_id, wish.partition)
+                    fetched = FetchedPartition(name, topic_id, requested.partition)
                     partitions[key] = fetched
                 if session is not None:
                     fetched.session = session
                     session.dirty.pop(key, None)  # partitions in the request are read last
                     session.dirty[key] = fetched
-                fetched.want(wish)
+                fetched.update(requested)
         return partitions
 
     # --- reading ---
@@ -321,21 +323,21 @@ class Fetch:
                 self.urgent = True
 
     def _has_enough(self) -> bool:
-        if self._overtaken:
+        if self._is_superseded:
             return True
         self.counted = True
         return self.urgent or self.reader.is_cold or self.reader.bytes >= self.min_bytes
 
     def _to_read(self) -> list[FetchedPartition]:
-        if self._overtaken:
+        if self._is_superseded:
             return []
         if (repeated := self.repeated) is not None:
             # The order is that of the request. If the client changes its order, a byte limit
             # starves no partition.
             dirty = repeated.dirty
             return [one for key, one in self.wanted.items() if key in dirty] if dirty else []
-        watched = self._watched
-        return list((self.wanted if watched is None else watched.dirty).values())
+        session = self._watching_session
+        return list((self.wanted if session is None else session.dirty).values())
 
     async def read_until(self, keys: list[Hashable], deadline: float) -> None:
         """Read, and read again whenever one of `keys` is touched, until there is enough and no
@@ -382,29 +384,29 @@ class Fetch:
         self, partition: Partition, fetched: FetchedPartition
     ) -> PartitionData | None:
         """Like `_answer_for`, but raise KafkaError instead of reporting it."""
-        nearer, log = -1, partition.log
-        if (watched := self._watched) is not None:
-            partition.watch(fetched, watched)
+        preferred_replica, log = -1, partition.log
+        if (session := self._watching_session) is not None:
+            partition.watch(fetched, session)
         if self.request.rack_id and self.replica_id == CONSUMER and partition.followers:
-            nearer = self._nearer(partition, fetched.fetch_offset)
+            preferred_replica = self._preferred_replica(partition, fetched.fetch_offset)
         (records, aborted), diverging = (
-            self._records_of(partition, fetched) if nearer < 0 else (ReadResult(), None)
+            self._records_of(partition, fetched) if preferred_replica < 0 else (ReadResult(), None)
         )
         high_watermark = partition.high_watermark
         if (
             self.incremental
             and not records.length
             and diverging is None
-            and nearer < 0
+            and preferred_replica < 0
             and fetched.high_watermark == high_watermark
             and fetched.sent_log_start_offset == log.state.log_start_offset
         ):
             if (
-                watched is not None
+                session is not None
                 and fetched.fetch_offset >= log.state.log_end_offset
                 and (self.replica_id == CONSUMER or self.replica_id in partition.isr)
             ):
-                watched.dirty.pop(fetched.key, None)
+                session.dirty.pop(fetched.key, None)
             return None
         answer = PartitionData(
             partition_index=fetched.partition,
@@ -417,7 +419,7 @@ class Fetch:
                 AbortedTransaction(producer_id=a.producer_id, first_offset=a.first_offset)
                 for a in aborted
             ],
-            preferred_read_replica=nearer,
+            preferred_read_replica=preferred_replica,
             records=records,
         )
         if (
@@ -434,7 +436,7 @@ class Fetch:
                 epoch=diverging.epoch, end_offset=diverging.end_offset
             )
             self.urgent = True
-        elif nearer >= 0 or (
+        elif preferred_replica >= 0 or (
             self.incremental
             and self.replica_id >= 0
             and fetched.sent_log_start_offset != log.state.log_start_offset
@@ -442,7 +444,7 @@ class Fetch:
             self.urgent = True
         return answer
 
-    def _nearer(self, partition: Partition, offset: int) -> int:
+    def _preferred_replica(self, partition: Partition, offset: int) -> int:
         """Return the replica from which a consumer of this rack should read, or -1 for the leader
         (KIP-392)."""
         broker = self.context.broker
@@ -513,15 +515,15 @@ class Fetch:
             return ReadResult(), diverging
         if self.follower is not None:
             if not self.counted:
-                self._count(partition, fetched, self.follower)
-            if self._holds_back(partition):
+                self._record_follower(partition, fetched, self.follower)
+            if self._is_follower_throttled(partition):
                 return ReadResult(), None
             if fetched.fetch_offset < partition.log.state.local_log_start_offset:
                 raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
         limit = fetched.partition_max_bytes
         return self.reader.read(fetched, partition, fetched.fetch_offset, limit), None
 
-    def _count(
+    def _record_follower(
         self, partition: Partition, fetched: FetchedPartition, follower: FollowerFetch
     ) -> None:
         """Report this follower's progress to the partition. Raises OFFSET_OUT_OF_RANGE,
@@ -531,7 +533,7 @@ class Fetch:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         partition.follower_fetched(follower, fetched)
 
-    def _holds_back(self, partition: Partition) -> bool:
+    def _is_follower_throttled(self, partition: Partition) -> bool:
         """Return whether this follower gets no records, because the leader's quota is used up."""
         return (
             self.context.broker.data.replication_quotas.leader.exceeded
@@ -576,8 +578,8 @@ class Fetch:
 
     def keys(self) -> list[Hashable]:
         """Return the purgatory's keys to wait for."""
-        if (watched := self._watched) is not None:
-            return [watched]
+        if (session := self._watching_session) is not None:
+            return [session]
         keys: list[Hashable] = []
         partitions = self.partitions()
         if self.replica_id != CONSUMER:
@@ -593,11 +595,11 @@ class Fetch:
         Call this last."""
         self._count_throttled()
         if self.repeated is not None:
-            self.found = self._found_again()
+            self.found = self._all_results()
             self.repeated.in_use = False
             self.wanted = {}
         if (wait_ms := self._wait_ms()) > 0:
-            return self._held_back(wait_ms)
+            return self._throttled_response(wait_ms)
         response = FetchResponse(session_id=self.session.id if self.session is not None else 0)
         topics: dict[Hashable, FetchableTopicResponse] = {}
         leaders: set[int] = set()
@@ -613,7 +615,7 @@ class Fetch:
                 response.responses.append(topic)
             topic.partitions.append(data)
             if data.records is not None and data.records.length:
-                self._count_out(fetched.topic, data.records.length)
+                self._count_bytes_out(fetched.topic, data.records.length)
             if self.session is not None:
                 fetched.high_watermark = data.high_watermark
                 fetched.sent_log_start_offset = data.log_start_offset
@@ -629,17 +631,17 @@ class Fetch:
             self._add_endpoints(response, leaders)
         return response
 
-    def _found_again(self) -> list[tuple[FetchedPartition, PartitionData]]:
+    def _all_results(self) -> list[tuple[FetchedPartition, PartitionData]]:
         """Return the partitions in this round's results, and the other partitions with the result
         of the round in which they last changed."""
-        news = dict(self.found)
+        changed = dict(self.found)
         return [
             (fetched, data)
             for fetched in self.wanted.values()
-            if (data := news.get(fetched) or fetched.idle) is not None
+            if (data := changed.get(fetched) or fetched.idle) is not None
         ]
 
-    def _count_out(self, topic: str, size: int) -> None:
+    def _count_bytes_out(self, topic: str, size: int) -> None:
         counted = self.context.broker.state.metrics.topic(topic)
         if self.replica_id < 0:
             counted.bytes_out += size
@@ -657,7 +659,7 @@ class Fetch:
             self.context, records + PARTITION_BYTES * len(self.found) + RESPONSE_BYTES
         )
 
-    def _held_back(self, wait_ms: int) -> FetchResponse:
+    def _throttled_response(self, wait_ms: int) -> FetchResponse:
         """Return the empty response to a client that must wait (KIP-219). The client repeats its
         request, even one that would have opened a session."""
         if self.session is None or not self.incremental:

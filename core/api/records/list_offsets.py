@@ -50,9 +50,9 @@ VERSION_OFFSET_NOT_AVAILABLE: Final = 5
 CONSUMER: Final = -1
 DEBUGGING_CONSUMER: Final = -2
 
-Found = tuple[int, int, int]
+FoundOffset = tuple[int, int, int]
 """(offset, timestamp, leader epoch); -1 if unknown."""
-NOTHING: Final[Found] = (-1, -1, -1)
+NOT_FOUND: Final[FoundOffset] = (-1, -1, -1)
 
 
 async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -62,17 +62,17 @@ async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
     repeated: set[tuple[str, int]] = set()
     for key in ((t.name, p.partition_index) for t in request.topics for p in t.partitions):
         (repeated if key in seen else seen).add(key)
-    for topic, wish, answer in _each(request, response):
+    for topic, requested, answer in _each(request, response):
         await let_others_run()
         try:
-            if (topic, wish.partition_index) in repeated:
+            if (topic, requested.partition_index) in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has a partition twice")
             if not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if context.api_version < VERSION_ONE_OFFSET:
-                answer.old_style_offsets = await _starts(context, request, topic, wish)
+                answer.old_style_offsets = await _offsets_before(context, request, topic, requested)
                 continue
-            found = await _find(context, request, topic, wish)
+            found = await _find(context, request, topic, requested)
             answer.offset, answer.timestamp, epoch = found
             if context.api_version >= VERSION_LEADER_EPOCH:
                 answer.leader_epoch = epoch
@@ -88,24 +88,24 @@ def _each(
     for topic in request.topics:
         answers: list[ListOffsetsPartitionResponse] = []
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-        for wish in topic.partitions:
-            answers.append(ListOffsetsPartitionResponse(partition_index=wish.partition_index))
-            yield topic.name, wish, answers[-1]
+        for requested in topic.partitions:
+            answers.append(ListOffsetsPartitionResponse(partition_index=requested.partition_index))
+            yield topic.name, requested, answers[-1]
 
 
 async def _find(
-    context: Context, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
-) -> Found:
-    """Return the offset that `wish` requests. Raises KafkaError."""
-    when = wish.timestamp
-    if when < EARLIEST_PENDING_UPLOAD or context.api_version < FIRST_VERSION.get(when, 1):
+    context: Context, request: ListOffsetsRequest, topic: str, requested: ListOffsetsPartition
+) -> FoundOffset:
+    """Return the offset that `requested` requests. Raises KafkaError."""
+    timestamp = requested.timestamp
+    if timestamp < EARLIEST_PENDING_UPLOAD or context.api_version < FIRST_VERSION.get(timestamp, 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    partition = context.broker.data.replicas.partition(topic, wish.partition_index)
+    partition = context.broker.data.replicas.partition(topic, requested.partition_index)
     if request.replica_id == DEBUGGING_CONSUMER:
-        partition.check_readable(wish.current_leader_epoch)
+        partition.check_readable(requested.current_leader_epoch)
         end = partition.log.state.log_end_offset
     else:
-        partition.check_leader(wish.current_leader_epoch)
+        partition.check_leader(requested.current_leader_epoch)
         end = (
             partition.end_offset(request.isolation_level)
             if request.replica_id == CONSUMER
@@ -113,13 +113,13 @@ async def _find(
         )
     # KIP-207: the previous leader may have acknowledged records above the high watermark that this
     # broker knows.
-    behind = (
+    out_of_range = (
         request.replica_id == CONSUMER and partition.high_watermark < partition.epoch_start_offset
     )
-    if when == LATEST_TIMESTAMP and behind:
+    if timestamp == LATEST_TIMESTAMP and out_of_range:
         raise _not_available(context)
     log = partition.log
-    if when == LATEST_TIMESTAMP:
+    if timestamp == LATEST_TIMESTAMP:
         return (
             end,
             -1,
@@ -127,16 +127,16 @@ async def _find(
             if end < log.state.log_end_offset
             else log.state.epochs.latest,
         )
-    if when in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        local = when == EARLIEST_LOCAL_TIMESTAMP
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        local = timestamp == EARLIEST_LOCAL_TIMESTAMP
         start = log.state.local_log_start_offset if local else log.state.log_start_offset
         return start, -1, log.state.epochs.epoch_of(start)
-    if when == LATEST_TIERED:
+    if timestamp == LATEST_TIERED:
         return _latest_tiered(partition)
-    if when == EARLIEST_PENDING_UPLOAD:
+    if timestamp == EARLIEST_PENDING_UPLOAD:
         return _earliest_pending_upload(partition)
-    found = await _search(partition, end, when)
-    if found is NOTHING and behind:
+    found = await _search(partition, end, timestamp)
+    if found is NOT_FOUND and out_of_range:
         raise _not_available(context)
     return found
 
@@ -149,49 +149,51 @@ def _not_available(context: Context) -> KafkaError:
     return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-def _latest_tiered(partition: Partition) -> Found:
+def _latest_tiered(partition: Partition) -> FoundOffset:
     """Return the last offset in remote storage."""
     if partition.remote is None:
-        return NOTHING
+        return NOT_FOUND
     offset, epoch = partition.remote.highest_copied(partition.log)
     return offset, -1, epoch
 
 
-def _earliest_pending_upload(partition: Partition) -> Found:
+def _earliest_pending_upload(partition: Partition) -> FoundOffset:
     """Return the first offset that is not in remote storage yet."""
     log, remote = partition.log, partition.remote
     if remote is None or not partition.config.remote_storage_enable:
-        return NOTHING
+        return NOT_FOUND
     copied, _ = remote.highest_copied(log)
     if copied < 0 and log.state.local_log_start_offset != log.state.log_start_offset:
-        return NOTHING  # copies exist that this leader does not know yet
+        return NOT_FOUND  # copies exist that this leader does not know yet
     offset = max(copied + 1, log.state.log_start_offset)
     return offset, -1, log.state.epochs.epoch_of(offset)
 
 
-async def _search(partition: Partition, end: int, when: int) -> Found:
+async def _search(partition: Partition, end: int, timestamp: int) -> FoundOffset:
     """Search the log for a time, its remote segments first. A record at or after offset `end` does
     not count as found. Raises KafkaError."""
     log = partition.log
     local_start = log.state.local_log_start_offset
     found: FoundTimestamp | None = None
     if log.state.log_start_offset < local_start:
-        found = await _search_remote(partition, local_start, when)
-    if found is None or when == MAX_TIMESTAMP:
+        found = await _search_remote(partition, local_start, timestamp)
+    if found is None or timestamp == MAX_TIMESTAMP:
         reader = log.reader
         search = (
-            reader.max_timestamp if when == MAX_TIMESTAMP else lambda: reader.offset_for_time(when)
+            reader.max_timestamp
+            if timestamp == MAX_TIMESTAMP
+            else lambda: reader.offset_for_time(timestamp)
         )
         local = await offload(search, directory=log.log_dir.path)
         if found is None or (local is not None and local.timestamp > found.timestamp):
             found = local
     if found is None or found.offset >= end:
-        return NOTHING
+        return NOT_FOUND
     return found.offset, found.timestamp, found.leader_epoch
 
 
 async def _search_remote(
-    partition: Partition, local_start: int, when: int
+    partition: Partition, local_start: int, timestamp: int
 ) -> FoundTimestamp | None:
     """Search the remote segments, for at most `remote.list.offsets.request.timeout.ms`. Raises
     KafkaError."""
@@ -202,10 +204,10 @@ async def _search_remote(
 
     async def search() -> None:
         try:
-            if when == MAX_TIMESTAMP:
+            if timestamp == MAX_TIMESTAMP:
                 found = await remote.max_timestamp(log, local_start)
             else:
-                found = await remote.offset_for_time(log, when, local_start)
+                found = await remote.offset_for_time(log, timestamp, local_start)
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
             outcome.append(as_error(e))
         else:
@@ -218,42 +220,44 @@ async def _search_remote(
     return found
 
 
-async def _starts(
-    context: Context, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
+async def _offsets_before(
+    context: Context, request: ListOffsetsRequest, topic: str, requested: ListOffsetsPartition
 ) -> list[int]:
     """Return the offsets for version 0, in descending order. A consumer gets no offset above the
     high watermark. Raises KafkaError."""
-    partition = context.broker.data.replicas.partition(topic, wish.partition_index)
+    partition = context.broker.data.replicas.partition(topic, requested.partition_index)
     if request.replica_id != DEBUGGING_CONSUMER:
         partition.check_leader()
-    log, when = partition.log, wish.timestamp
+    log, timestamp = partition.log, requested.timestamp
     now_ms = context.broker.clock.now_ms()
-    if when in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
+    if timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
         starts = _segment_starts(log, {}, now_ms, now_ms)
-        if when == EARLIEST_TIMESTAMP:
+        if timestamp == EARLIEST_TIMESTAMP:
             starts = starts[-1:]
     else:
         modified_ms = await offload(_modified_ms, log, directory=log.log_dir.path)
-        starts = _segment_starts(log, modified_ms, when, now_ms)
-    starts = starts[: max(wish.max_num_offsets, 0)]
+        starts = _segment_starts(log, modified_ms, timestamp, now_ms)
+    starts = starts[: max(requested.max_num_offsets, 0)]
     if request.replica_id == CONSUMER and any(o > partition.high_watermark for o in starts):
-        below = [offset for offset in starts if offset <= partition.high_watermark]
-        starts = [partition.high_watermark, *below]
+        offset_limit = [offset for offset in starts if offset <= partition.high_watermark]
+        starts = [partition.high_watermark, *offset_limit]
     return starts
 
 
-def _segment_starts(log: Log, modified_ms: dict[int, int], when: int, now_ms: int) -> list[int]:
+def _segment_starts(
+    log: Log, modified_ms: dict[int, int], timestamp: int, now_ms: int
+) -> list[int]:
     """Return the first offsets of segments and the log end, newest first, beginning with the last
-    segment that was not written to after `when`."""
+    segment that was not written to after `timestamp`."""
     segments = log.state.segments
-    places = [
+    positions = [
         (max(s.base_offset, log.state.log_start_offset), modified_ms.get(s.base_offset, now_ms))
         for s in segments
     ]
     if segments[-1].size:
-        places.append((log.state.log_end_offset, now_ms))
-    last = max((i for i, (_, time_ms) in enumerate(places) if time_ms <= when), default=-1)
-    return [offset for offset, _ in reversed(places[: last + 1])]
+        positions.append((log.state.log_end_offset, now_ms))
+    last = max((i for i, (_, time_ms) in enumerate(positions) if time_ms <= timestamp), default=-1)
+    return [offset for offset, _ in reversed(positions[: last + 1])]
 
 
 def _modified_ms(log: Log) -> dict[int, int]:

@@ -27,15 +27,15 @@ async def handle(
     """Return the largest epoch that is not above the requested one, and its end offset."""
     response = OffsetForLeaderEpochResponse()
     of_cluster = allows_cluster(context, Operation.CLUSTER_ACTION, log=False)
-    for topic, wish, answer in _each(request, response):
+    for topic, requested, answer in _each(request, response):
         await let_others_run()
         try:
             if not of_cluster:
                 check(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
-            partition = context.broker.data.replicas.partition(topic, wish.partition)
-            partition.check_leader(wish.current_leader_epoch)
+            partition = context.broker.data.replicas.partition(topic, requested.partition)
+            partition.check_leader(requested.current_leader_epoch)
             answer.leader_epoch, answer.end_offset = partition.log.state.end_offset_for_epoch(
-                wish.leader_epoch
+                requested.leader_epoch
             )
         except KafkaError as e:
             answer.error_code = e.code
@@ -49,6 +49,6 @@ def _each(
     for topic in request.topics:
         answers: list[EpochEndOffset] = []
         response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
-        for wish in topic.partitions:
-            answers.append(EpochEndOffset(partition=wish.partition))
-            yield topic.topic, wish, answers[-1]
+        for requested in topic.partitions:
+            answers.append(EpochEndOffset(partition=requested.partition))
+            yield topic.topic, requested, answers[-1]

@@ -177,10 +177,10 @@ class _Produce:
             return partition, None
         header = read_one_batch(data.records, partition.config)
         if header.attributes & UNUSUAL:
-            self._check_unusual(header)
+            self._check_attributes(header)
         return partition, header
 
-    def _check_unusual(self, header: BatchHeader) -> None:
+    def _check_attributes(self, header: BatchHeader) -> None:
         """Check that the request allows the batch's attributes. Raises KafkaError."""
         if header.is_transactional and self.request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -246,7 +246,7 @@ class _Produce:
         )
         for tp, code in errors.items():
             if code != ErrorCode.NONE:
-                self.verified[tp] = _unverified(code, ask)
+                self.verified[tp] = _verification_error(code, ask)
                 if code not in RETRIED:
                     asked[tp][0].drop_verification(producer_id)
 
@@ -366,7 +366,7 @@ def _is_transactional(records: memoryview | None) -> bool:
     return records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
 
 
-def _unverified(code: ErrorCode, ask: TransactionOperation) -> KafkaError:
+def _verification_error(code: ErrorCode, ask: TransactionOperation) -> KafkaError:
     """Return the producer's error if the coordinator did not consent. If the coordinator may soon
     consent, it is an error that makes every client retry without looking for another leader."""
     if code == ErrorCode.INVALID_TXN_STATE:
@@ -388,21 +388,21 @@ def _is_small(records: memoryview | None, header: BatchHeader | None, config: To
 
 
 def _validate(
-    how: Callable[[memoryview, BatchHeader, TopicConfig, Timestamps], ValidatedBatch | None],
+    validate: Callable[[memoryview, BatchHeader, TopicConfig, Timestamps], ValidatedBatch | None],
     records: Any,
     header: BatchHeader | None,
     partition: Partition,
     now_ms: int,
 ) -> ValidatedBatch | None:
     """Return the batch to append, validated; for messages of an old format, the batch that replaces
-    them. Returns None if `how` would take too long on the event loop. Raises KafkaError,
+    them. Returns None if `validate` would take too long on the event loop. Raises KafkaError,
     RefusedRecords."""
     config, tp = partition.config, partition.tp
     bounds = time_bounds(config, now_ms)
     if header is None:
         return validate_messages(records, config, bounds, tp)
     try:
-        return how(records, header, config, bounds)
+        return validate(records, header, config, bounds)
     except KafkaError as e:
         refused = refusal(e, records, header, config, bounds, tp)
         try:
@@ -410,7 +410,7 @@ def _validate(
                 raise refused from None
         finally:
             del refused  # it references this frame, which only the garbage collector would free
-    return how(records, header, config, ANY_TIME)
+    return validate(records, header, config, ANY_TIME)
 
 
 def error_response(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse:

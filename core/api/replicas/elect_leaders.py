@@ -6,7 +6,7 @@ Before v1, a response has no error for the whole request, so each requested part
 
 from typing import Final
 
-from pk.core.api.controller.decide import submit_decision, the_controller
+from pk.core.api.controller.decide import active_controller, submit_decision
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import elections
@@ -18,7 +18,7 @@ _VERSION_ERROR: Final = 1
 async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect a leader of each partition separately. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
-    reports = the_controller(context).unclean_recovery.reports()
+    reports = active_controller(context).unclean_recovery.reports()
     response = await submit_decision(
         context,
         lambda image: elections.elect_leaders(image, request, config, reports),

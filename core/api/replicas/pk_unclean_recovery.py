@@ -2,7 +2,7 @@
 wait for a leader, and manual election."""
 
 from pk.core.api.authorization import allows_cluster, refusal
-from pk.core.api.controller.decide import submit_decision, the_controller
+from pk.core.api.controller.decide import active_controller, submit_decision
 from pk.core.broker.requests.context import Context
 from pk.core.meta import unclean_recovery
 from pk.core.needs import Operation, ResourceType
@@ -17,7 +17,7 @@ async def handle(context: Context, request: PkUncleanRecoveryRequest) -> PkUncle
     NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED."""
     if not request.changes_nothing() and not allows_cluster(context, Operation.ALTER):
         raise refusal(ResourceType.CLUSTER)
-    config, known = context.broker.config, the_controller(context).unclean_recovery
+    config, known = context.broker.config, active_controller(context).unclean_recovery
     reports, late = known.reports(), known.timed_out()
     return await submit_decision(
         context,

@@ -5,7 +5,7 @@ from typing import Final
 
 from pk.core.api.authorization import allows
 from pk.core.api.controller.decide import submit_decision
-from pk.core.api.controller.forward import pass_on
+from pk.core.api.controller.forward import forward_to_controller
 from pk.core.api.security.token_requests import (
     NAMES_REQUESTER,
     check_asker,
@@ -36,7 +36,7 @@ async def handle(
         _check_owner(context, request)
     except KafkaError as e:
         return _refusal(context, request, e)
-    return _in_version(context, await pass_on(context, request))
+    return _in_version(context, await forward_to_controller(context, request))
 
 
 async def handle_at_controller(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pk.core.api.controller.forward import pass_on
+from pk.core.api.controller.forward import forward_to_controller
 from pk.core.auth.delegation_tokens import TokenSecret, token_secret
 from pk.core.auth.principal import ANONYMOUS
 from pk.core.broker.requests.context import Context
@@ -54,4 +54,4 @@ async def ask_controller(context: Context, request: Any, answer: Callable[..., A
         check_asker(context)
     except KafkaError as e:
         return answer(error_code=e.code, expiry_timestamp_ms=-1)
-    return await pass_on(context, request)
+    return await forward_to_controller(context, request)

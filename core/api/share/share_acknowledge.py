@@ -38,10 +38,10 @@ async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAck
     broker = context.broker
     broker.groups.coordinators.check_protocol(GroupType.SHARE)
     key = session_key(request.group_id, request.member_id)
-    said = await acknowledgements_of(request.topics)
+    acknowledgements = await acknowledgements_of(request.topics)
     broker.groups.share_partitions.sessions.acknowledge(key, request.share_session_epoch)
     renews = context.api_version >= RENEWS_SINCE and request.is_renew_ack
-    found = await acknowledge(context, key, said, renews=renews)
+    found = await acknowledge(context, key, acknowledgements, renews=renews)
     if request.share_session_epoch == FINAL_EPOCH:
         broker.groups.share_partitions.end(key)
     response = ShareAcknowledgeResponse(

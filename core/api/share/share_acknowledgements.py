@@ -41,23 +41,23 @@ def session_key(group_id: str | None, member_id: str | None) -> SessionKey:
 
 async def acknowledgements_of(topics: Iterable[Any]) -> dict[TopicIdPartition, list[Any]]:
     """Return the acknowledgements in a request, by partition."""
-    said: dict[TopicIdPartition, list[Any]] = {}
+    acknowledgements: dict[TopicIdPartition, list[Any]] = {}
     for topic, partition in ((t, p) for t in topics for p in t.partitions):
         await let_others_run()
         if partition.acknowledgement_batches:
             tp = TopicIdPartition(topic.topic_id, partition.partition_index)
-            said[tp] = partition.acknowledgement_batches
-    return said
+            acknowledgements[tp] = partition.acknowledgement_batches
+    return acknowledgements
 
 
 async def acknowledge(
-    context: Context, key: SessionKey, said: Acknowledgements, *, renews: bool
+    context: Context, key: SessionKey, acknowledgements: Acknowledgements, *, renews: bool
 ) -> dict[TopicIdPartition, KafkaError | None]:
     """Store a member's acknowledgements, for all partitions at the same time. Returns the errors by
     partition. `renews`: whether this request may renew locks."""
     found: dict[TopicIdPartition, KafkaError | None] = {}
     waiting: dict[TopicIdPartition, Stored] = {}
-    for tp, batches in said.items():
+    for tp, batches in acknowledgements.items():
         await let_others_run()
         found[tp] = None
         try:

@@ -78,9 +78,9 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     params = _params_of(request, key)
     share = broker.groups.share_partitions
-    said = await acknowledgements_of(request.topics)
-    await _open_session(context, request, key, acknowledges=bool(said))
-    acknowledged = await acknowledge(context, key, said, renews=request.is_renew_ack)
+    acknowledgements = await acknowledgements_of(request.topics)
+    await _open_session(context, request, key, acknowledges=bool(acknowledgements))
+    acknowledged = await acknowledge(context, key, acknowledgements, renews=request.is_renew_ack)
     fetch = _ShareFetch(context, request, key, params)
     if request.share_session_epoch == FINAL_EPOCH:
         share.end(key)

@@ -31,7 +31,7 @@ _VERSION_STRICT_QUOTA: Final = 6
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create the requested topics."""
     broker = context.broker
-    denied = await _take_denied(context, request)
+    denied = await _remove_denied(context, request)
     strict = context.api_version >= _VERSION_STRICT_QUOTA
     mutations = context.broker.client_quotas.mutations(context, strict=strict)
     response = await submit_decision(
@@ -50,7 +50,7 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
     return response
 
 
-async def _take_denied(
+async def _remove_denied(
     context: Context, request: CreateTopicsRequest
 ) -> list[CreatableTopicResult]:
     """Remove from the request the topics that the client may not create. Returns the results for

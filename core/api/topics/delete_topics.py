@@ -4,7 +4,7 @@
 from typing import Final
 
 from pk.core.api.authorization import allows, allows_cluster, is_on, refusal
-from pk.core.api.controller.decide import submit_decision, the_controller
+from pk.core.api.controller.decide import active_controller, submit_decision
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
@@ -27,7 +27,7 @@ _VERSION_STRICT_QUOTA: Final = 5
 async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete each topic separately."""
     config = context.broker.config
-    denied = await _take_denied(context, request)
+    denied = await _remove_denied(context, request)
     strict = context.api_version >= _VERSION_STRICT_QUOTA
     mutations = context.broker.client_quotas.mutations(context, strict=strict)
     response = await submit_decision(
@@ -46,14 +46,14 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
     return response
 
 
-async def _take_denied(
+async def _remove_denied(
     context: Context, request: DeleteTopicsRequest
 ) -> list[DeletableTopicResult]:
     """Remove from the request the topics that the client may not delete. Returns the results for
     them. A topic that the client may not describe is refused, whether it exists or not."""
     if not is_on(context) or allows_cluster(context, Operation.DELETE, log=False):
         return []
-    image, kind = the_controller(context).image, ResourceType.TOPIC
+    image, kind = active_controller(context).image, ResourceType.TOPIC
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     kept: list[DeleteTopicState] = []
     denied: dict[tuple[str | None, Uuid], DeletableTopicResult] = {}

@@ -26,7 +26,7 @@ from pk.core.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-_AT_LEAST: Final = 1
+_PARTITIONS_MIN: Final = 1
 """The minimum number of partitions in a response: with fewer, the client would never get
 further."""
 
@@ -50,7 +50,7 @@ async def handle(
         names = names[bisect_left(names, cursor.topic_name) :]
         first = cursor.partition_index
     limit = context.broker.config.max_request_partition_size_limit
-    left = max(min(limit, request.response_partition_limit), _AT_LEAST)
+    left = max(min(limit, request.response_partition_limit), _PARTITIONS_MIN)
     response = DescribeTopicPartitionsResponse()
     denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:

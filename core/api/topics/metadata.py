@@ -43,14 +43,14 @@ Alive = dict[int, tuple[str, int, str | None]]
 
 _UNDESCRIBED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
 
-ANSWERS_AT_WORK_MAX: Final = 4
+LARGE_ANSWERS_MAX: Final = 4
 """The number of responses with all topics of a large cluster that are built at the same time: each
 takes memory."""
 
 LARGE_PARTITIONS: Final = 500
 """The number of partitions above which responses with all topics count as large."""
 
-_at_work: trio.lowlevel.RunVar[trio.Semaphore] = trio.lowlevel.RunVar("metadata_at_work")
+_large_answers: trio.lowlevel.RunVar[trio.Semaphore] = trio.lowlevel.RunVar("metadata_at_work")
 
 
 async def handle(context: Context, request: MetadataRequest) -> MetadataResponse:
@@ -80,10 +80,10 @@ async def handle(context: Context, request: MetadataRequest) -> MetadataResponse
 
 def _limit() -> trio.Semaphore:
     try:
-        return _at_work.get()
+        return _large_answers.get()
     except LookupError:
-        limit = trio.Semaphore(ANSWERS_AT_WORK_MAX)
-        _at_work.set(limit)
+        limit = trio.Semaphore(LARGE_ANSWERS_MAX)
+        _large_answers.set(limit)
         return limit
 
 
@@ -140,10 +140,10 @@ async def _answer(
             if _is_visible(context, topic):
                 answers.append(await _topic(topic, alive, version))
     else:
-        asked = _asked(wanted, version)
-        for name, topic_id in asked:
+        requested = _requested_topics(wanted, version)
+        for name, topic_id in requested:
             await let_others_run()
-            answers.append(await _one(context, request, name, topic_id, image, alive))
+            answers.append(await _topic_response(context, request, name, topic_id, image, alive))
     if request.include_topic_authorized_operations:
         await _add_operations(context, answers)
     cluster = request.include_cluster_authorized_operations
@@ -198,12 +198,12 @@ def _endpoints(image: MetadataImage, listener: str, fenced: Collection[int] | No
     return found
 
 
-def _asked(
+def _requested_topics(
     wanted: Iterable[MetadataRequestTopic], version: int
 ) -> dict[tuple[str | None, Uuid], None]:
     """Return (name, id) of each topic once. An id takes precedence over a name. Raises
     KafkaError(INVALID_REQUEST)."""
-    asked: dict[tuple[str | None, Uuid], None] = {}
+    requested: dict[tuple[str | None, Uuid], None] = {}
     for topic in wanted:
         by_id = topic.topic_id != ZERO_UUID
         if (by_id or topic.name is None) and version < _VERSION_TOPIC_IDS:
@@ -212,11 +212,11 @@ def _asked(
             )
         if not by_id and topic.name is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither a name nor an id")
-        asked[None if by_id else topic.name, topic.topic_id] = None
-    return asked
+        requested[None if by_id else topic.name, topic.topic_id] = None
+    return requested
 
 
-async def _one(
+async def _topic_response(
     context: Context,
     request: MetadataRequest,
     name: str | None,
@@ -225,8 +225,10 @@ async def _one(
     alive: Alive,
 ) -> MetadataResponseTopic:
     topic = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
-    asked = topic.name if topic is not None else name
-    if asked is not None and not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, asked):
+    requested = topic.name if topic is not None else name
+    if requested is not None and not allows(
+        context, Operation.DESCRIBE, ResourceType.TOPIC, requested
+    ):
         # An id is not secret, but a name is, so the response has only the request's name.
         return MetadataResponseTopic(
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pk.core.api.transactions.producer_fenced import known_code
+from pk.core.api.transactions.producer_fenced import error_in_version
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.txn.machine import ProducerKey
@@ -42,5 +42,5 @@ async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffset
 def error_response(
     request: AddOffsetsToTxnRequest, error: KafkaError, version: int
 ) -> AddOffsetsToTxnResponse:
-    code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
+    code = error_in_version(error.code, version, PRODUCER_FENCED_SINCE)
     return AddOffsetsToTxnResponse(error_code=code)

@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 from pk.core.api.authorization import allows, check, is_on
-from pk.core.api.transactions.producer_fenced import known_code
+from pk.core.api.transactions.producer_fenced import error_in_version
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.transaction_coordinators import PartitionErrors
 from pk.core.broker.loop_time import let_others_run
@@ -33,7 +33,7 @@ from pk.core.wire.messages.add_partitions_to_txn import (
 SEVERAL_SINCE: Final = 4
 PRODUCER_FENCED_SINCE: Final = 2
 
-TOGETHER: Final = 64
+TASKS_MAX: Final = 64
 """The number of transactions of one request that are processed at the same time: each takes a task,
 and a large request may have millions."""
 
@@ -44,40 +44,40 @@ async def handle(
     """Submit each transaction to its coordinator."""
     transactions = context.broker.groups.transactions
     if context.api_version < SEVERAL_SINCE:
-        asked = AddPartitionsToTxnTransaction(
+        transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        id_ = asked.transactional_id
+        id_ = transaction.transactional_id
         check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_)
-        denied = await _denied(context, asked.topics)
-        errors = denied or await transactions.add_partitions(asked, FIRST_PROTOCOL)
-        topics = await _results(asked.topics, errors, context.api_version)
+        denied = await _denied(context, transaction.topics)
+        errors = denied or await transactions.add_partitions(transaction, FIRST_PROTOCOL)
+        topics = await _results(transaction.topics, errors, context.api_version)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
     check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     results: list[AddPartitionsToTxnResult] = []
     if len(request.transactions) == 1:
-        (asked,) = request.transactions
-        results.append(AddPartitionsToTxnResult(transactional_id=asked.transactional_id))
-        await _ask(context, asked, results[0])
+        (transaction,) = request.transactions
+        results.append(AddPartitionsToTxnResult(transactional_id=transaction.transactional_id))
+        await _add_or_verify(context, transaction, results[0])
         return AddPartitionsToTxnResponse(results_by_transaction=results)
-    for start in range(0, len(request.transactions), TOGETHER):
+    for start in range(0, len(request.transactions), TASKS_MAX):
         # Each transaction may wait for its coordinator's log to be replicated.
         async with trio.open_nursery() as nursery:
-            for asked in request.transactions[start : start + TOGETHER]:
-                result = AddPartitionsToTxnResult(transactional_id=asked.transactional_id)
+            for transaction in request.transactions[start : start + TASKS_MAX]:
+                result = AddPartitionsToTxnResult(transactional_id=transaction.transactional_id)
                 results.append(result)
-                nursery.start_soon(_ask, context, asked, result)
+                nursery.start_soon(_add_or_verify, context, transaction, result)
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
-async def _ask(
-    context: Context, asked: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult
+async def _add_or_verify(
+    context: Context, transaction: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult
 ) -> None:
-    errors = await context.broker.groups.transactions.add_partitions(asked, SECOND_PROTOCOL)
-    result.topic_results = await _results(asked.topics, errors, context.api_version)
+    errors = await context.broker.groups.transactions.add_partitions(transaction, SECOND_PROTOCOL)
+    result.topic_results = await _results(transaction.topics, errors, context.api_version)
 
 
 async def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> PartitionErrors:
@@ -123,7 +123,7 @@ def _result(
     result = AddPartitionsToTxnTopicResult(name=topic.name)
     for p in topic.partitions:
         error = errors.get(TopicPartition(topic.name, p), ErrorCode.NONE)
-        code = known_code(error, version, PRODUCER_FENCED_SINCE)
+        code = error_in_version(error, version, PRODUCER_FENCED_SINCE)
         result.results_by_partition.append(
             AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pk.core.api.transactions.producer_fenced import known_code
+from pk.core.api.transactions.producer_fenced import error_in_version
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -27,5 +27,5 @@ async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
 
 
 def error_response(request: EndTxnRequest, error: KafkaError, version: int) -> EndTxnResponse:
-    code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
+    code = error_in_version(error.code, version, PRODUCER_FENCED_SINCE)
     return EndTxnResponse(error_code=code)

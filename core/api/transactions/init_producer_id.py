@@ -8,7 +8,7 @@ and fences earlier producers of that transactional id.
 from typing import Final
 
 from pk.core.api.authorization import check
-from pk.core.api.transactions.producer_fenced import known_code
+from pk.core.api.transactions.producer_fenced import error_in_version
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -43,5 +43,5 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
 def error_response(
     request: InitProducerIdRequest, error: KafkaError, version: int
 ) -> InitProducerIdResponse:
-    code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
+    code = error_in_version(error.code, version, PRODUCER_FENCED_SINCE)
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

@@ -3,7 +3,7 @@
 from pk.core.errors import ErrorCode
 
 
-def known_code(code: int, version: int, fenced_since: int) -> int:
+def error_in_version(code: int, version: int, fenced_since: int) -> int:
     """Return the error `code` for a response of this version: before `fenced_since`, clients know
     PRODUCER_FENCED as INVALID_PRODUCER_EPOCH (KIP-588)."""
     if code == ErrorCode.PRODUCER_FENCED and version < fenced_since:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pk.core.api.groups.offset_topics import made_ahead, merged, refuse_missing
+from pk.core.api.groups.offset_topics import build_commit_records, merged, remove_missing
 from pk.core.broker.coordinator.add_partitions_to_txn_manager import TransactionOperation
 from pk.core.broker.coordinator.coordinator_shard import error_for_client
 from pk.core.broker.requests.context import Context
@@ -39,7 +39,7 @@ instead."""
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Filter out partitions that do not exist, verify the transaction, and submit the rest to the
     group's coordinator."""
-    refused = await refuse_missing(context, request, _refused, TxnOffsetCommitResponsePartition)
+    refused = await remove_missing(context, request, _refused, TxnOffsetCommitResponsePartition)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=merged(refused, []))
     try:
@@ -57,7 +57,7 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
     response, broker = TxnOffsetCommitResponse(), context.broker
     metadata_max = broker.config.offset_metadata_max_bytes
     records = commit_records(request, metadata_max, broker.clock.now_ms(), response)
-    made = await made_ahead(records, response)
+    made = await build_commit_records(records, response)
 
     def decide(
         machine: GroupMachine, _: object, now_ms: int

@@ -80,13 +80,13 @@ class FetchedPartition:
         self.idle: PartitionData | None = None
         """The result in a RepeatedFetch until the partition changes."""
 
-    def want(self, wish: FetchPartition) -> None:
+    def update(self, requested: FetchPartition) -> None:
         """Set the parameters of the request for this partition."""
-        self.fetch_offset = wish.fetch_offset
-        self.partition_max_bytes = wish.partition_max_bytes
-        self.current_leader_epoch = wish.current_leader_epoch
-        self.last_fetched_epoch = wish.last_fetched_epoch
-        self.log_start_offset = wish.log_start_offset
+        self.fetch_offset = requested.fetch_offset
+        self.partition_max_bytes = requested.partition_max_bytes
+        self.current_leader_epoch = requested.current_leader_epoch
+        self.last_fetched_epoch = requested.last_fetched_epoch
+        self.log_start_offset = requested.log_start_offset
 
 
 Partitions = dict[Hashable, FetchedPartition]
@@ -143,18 +143,18 @@ class FetchSession:
 class RepeatedFetch(FetchSession):
     """The partitions of a connection's fetches without a session."""
 
-    __slots__ = ("in_use", "terms")
+    __slots__ = ("conditions", "in_use")
 
     def __init__(self) -> None:
         super().__init__(NO_SESSION, {}, by_id=False, privileged=False, now_ms=0)
         self.in_use = False
         """Whether a fetch is using it. The connection's next fetch may come before that one gets
         its response."""
-        self.terms: tuple[object, ...] = ()
+        self.conditions: tuple[object, ...] = ()
         """The conditions of the results, other than the partitions and the client's parameters for
         each."""
 
-    def begin(self, terms: tuple[object, ...], partitions_max: int) -> None:
+    def begin(self, conditions: tuple[object, ...], partitions_max: int) -> None:
         """Begin a fetch under these conditions."""
         self.in_use = True
         if len(self.partitions) > partitions_max:
@@ -162,8 +162,8 @@ class RepeatedFetch(FetchSession):
                 fetched.session = None
             self.partitions.clear()
             self.dirty.clear()
-        if terms != self.terms:
-            self.terms = terms
+        if conditions != self.conditions:
+            self.conditions = conditions
             self.dirty.update(self.partitions)
 
 

@@ -64,7 +64,7 @@ class AcceptedRequest(Struct):
         """Return the offsets of each batch, or the error for which it was refused."""
         return [run.result(number) for run, number in zip(self.runs, self.numbers, strict=True)]
 
-    def worded(
+    def encode_results(
         self, context: Context, results: list[Appended | Exception], late: dict[int, KafkaError]
     ) -> list[Part]:
         """Return the encoded response, whatever the results. `late` has the errors of batches that
@@ -180,7 +180,7 @@ class DelayedProduce:
         )
 
     async def answer(self) -> list[Part]:
-        """Wait, and return the response. Raises the errors of `AcceptedRequest.worded`."""
+        """Wait, and return the response. Raises the errors of `AcceptedRequest.encode_results`."""
         late: dict[int, KafkaError] = {}
         for number, partition, next_offset, epoch in self._waits:
             error = await acknowledged(
@@ -190,4 +190,4 @@ class DelayedProduce:
                 late[number] = error
         if self._answer is not None and not late:
             return [self._answer]
-        return self.request.worded(self._context, self._results, late)
+        return self.request.encode_results(self._context, self._results, late)

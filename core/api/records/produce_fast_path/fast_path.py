@@ -235,12 +235,14 @@ class ProduceFastPath:
         for request in accepted:
             answer: Answered | None = request.appended()
             if answer is None or must_wait:
-                answer = self._special(request, answer, deadline)
+                answer = self._partial_response(request, answer, deadline)
             if acks != ACKS_NONE or isinstance(answer, FailedProduce):
                 answers.append(answer)
         return answers
 
-    def _special(self, request: AcceptedRequest, answer: bytes | None, deadline: float) -> Answered:
+    def _partial_response(
+        self, request: AcceptedRequest, answer: bytes | None, deadline: float
+    ) -> Answered:
         """Return the response to a request that was refused in part, or may have to wait. It is
         `answer` if nothing was refused."""
         results = request.results()
@@ -249,7 +251,7 @@ class ProduceFastPath:
             if not delayed.is_ready:
                 return delayed
         try:
-            return answer or request.worded(self._context, results, {})
+            return answer or request.encode_results(self._context, results, {})
         except ProtocolError:
             raise
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)

@@ -158,7 +158,9 @@ class FramePattern:
             if single is None or not data.startswith(single.tail, start + 8):
                 if not data.startswith(self._tail, start + 8):
                     return None
-                return (self._compact if self._flexible else self._plain)(data, start, end)
+                return (self._flexible_batches if self._flexible else self._nonflexible_batches)(
+                    data, start, end
+                )
             tail, topic, index, before = single
             at = start + 8 + len(tail)
             if self._flexible:
@@ -182,7 +184,7 @@ class FramePattern:
             return None
         return [Batch(topic, index, 0, before, at, stop)] if at < stop else None
 
-    def _compact(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
+    def _flexible_batches(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
         """Return the batches of a flexible request for any partitions."""
         found: list[Batch] = []
         begin = at = start + self._topics_at
@@ -230,7 +232,7 @@ class FramePattern:
         self._remember(found, data, start, records_at)
         return found
 
-    def _plain(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
+    def _nonflexible_batches(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
         """Return the batches of a request of a version that is not flexible, for any partitions."""
         found: list[Batch] = []
         begin = at = start + self._topics_at
