@@ -221,7 +221,7 @@ class Commits:
             return dict.fromkeys(partitions, error)
         if not asked.as_member:
             return {}
-        if me.stay != asked.me.stay:
+        if me.leave_count != asked.me.leave_count:
             error = KafkaError(ErrorCode.ILLEGAL_GENERATION, f"left {name} in the meantime")
             return dict.fromkeys(partitions, error)
         held, states = asked.held, self._states

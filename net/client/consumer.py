@@ -624,7 +624,7 @@ class Consumer:
             return
         gone = tuple(p for p in self._states if p not in wanted)
         if gone:
-            step.again = True
+            step.released = True
             await self._revoke(gone, lost=False)
         if step.done:
             return  # the group withdrew the step meanwhile

@@ -67,7 +67,7 @@ class ConsumerProtocolGroup:
         self.generation = -1
         """The member epoch; -1 while outside the group."""
 
-        self._stay_number = 0
+        self._leave_count = 0
         self.joining = False
         """Always False: joining takes only a heartbeat."""
 
@@ -84,7 +84,7 @@ class ConsumerProtocolGroup:
 
         # Other members may wait for partitions that poll releases, so the coordinator is informed
         # at once.
-        self.steps = Steps(owned, on_news, self._beat_soon)
+        self.steps = Steps(owned, on_news, self._heartbeat_soon)
         self.led_topics: frozenset[str] = frozenset()
         """Always empty: the coordinator watches the topics."""
 
@@ -97,9 +97,9 @@ class ConsumerProtocolGroup:
         self._on_failure = on_failure
         self._owned = owned
         self._on_pattern_refused: Callable[[], None] = lambda: None
-        self._pattern_said = False
+        self._pattern_sent = False
         """Whether the coordinator may have a pattern from this member."""
-        self._say_all = True
+        self._send_all_fields = True
         """Whether the next heartbeat sends all fields, as the first one does, and those after
         errors."""
 
@@ -112,11 +112,11 @@ class ConsumerProtocolGroup:
         self._assigned_ids: dict[Uuid, list[int]] = {}
         """The assigned partitions by topic id, as the coordinator sent them."""
 
-        self._unnamed = False
+        self._has_unnamed_topics = False
         """Whether the assignment has topics whose names are not known yet."""
 
-        self._next_beat = 0.0
-        self._has_news = False
+        self._next_heartbeat = 0.0
+        self._has_changes = False
         """Whether something has changed that no heartbeat has reported yet."""
 
         self._may_be_member = False
@@ -126,7 +126,7 @@ class ConsumerProtocolGroup:
     @property
     def membership(self) -> Membership:
         return Membership(
-            self.member_id, self.generation, self.config.group_instance_id, self._stay_number
+            self.member_id, self.generation, self.config.group_instance_id, self._leave_count
         )
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
@@ -144,24 +144,24 @@ class ConsumerProtocolGroup:
         self.subscribed = self.subscribed or wanted is not None
         if (wanted, pattern) != (self.topics, self.pattern):
             self.topics, self.pattern = wanted, pattern
-            self._say_all = True
-            self._beat_soon()
+            self._send_all_fields = True
+            self._heartbeat_soon()
 
     def rejoin(self) -> None:
         """Request our assignment from the coordinator again."""
-        self._beat_soon()
+        self._heartbeat_soon()
 
     async def synced(self) -> None:
         """Return at once: this protocol accepts commits at any time."""
 
     def metadata_changed(self) -> None:
         """Check whether the names of more assigned topics are known now."""
-        if self._unnamed and self._assigned_ids.keys() <= self._names().keys():
+        if self._has_unnamed_topics and self._assigned_ids.keys() <= self._names_by_id().keys():
             self.steps.wake()
 
-    def _beat_soon(self) -> None:
-        self._has_news = True
-        self._next_beat = 0.0
+    def _heartbeat_soon(self) -> None:
+        self._has_changes = True
+        self._next_heartbeat = 0.0
         self.steps.wake()
 
     # the task
@@ -175,103 +175,103 @@ class ConsumerProtocolGroup:
                 await changed.wait()
                 continue
             try:
-                await self._beat_when_due()
+                await self._heartbeat_when_due()
                 backoff.reset()
             except KafkaError as e:
-                await self._after(e)
+                await self._handle_error(e)
                 await trio.sleep(backoff.next_ms() / 1000)
             except (ClientError, ProtocolError):
                 self.cluster.forget_coordinator(self.group_id)
-                self._say_all = True
+                self._send_all_fields = True
                 await trio.sleep(backoff.next_ms() / 1000)
 
-    async def _beat_when_due(self) -> None:
+    async def _heartbeat_when_due(self) -> None:
         changed = self.steps.changed
-        if self._unnamed:
+        if self._has_unnamed_topics:
             # The next heartbeat or metadata retries this; the heartbeat must not wait for it.
             with suppress(KafkaError, ClientError, ProtocolError):
-                await self._name_topics()
-        with trio.move_on_at(self._next_beat):
+                await self._resolve_topic_names()
+        with trio.move_on_at(self._next_heartbeat):
             await changed.wait()
         now = trio.current_time()
-        if self.topics is None or now < self._next_beat:
+        if self.topics is None or now < self._next_heartbeat:
             return
         idle_ms = 0.0 if self.polling else (now - self.last_poll) * 1000
         if idle_ms <= self.config.max_poll_interval_ms:
-            await self._beat()
+            await self._heartbeat()
         elif self.generation >= 0:
             await self.leave()
-            await self._lose()
+            await self._end_membership()
         else:
-            self._next_beat = now + IDLE_S  # the program does not poll: stay outside
+            self._next_heartbeat = now + IDLE_S  # the program does not poll: stay outside
 
-    async def _after(self, error: KafkaError) -> None:
+    async def _handle_error(self, error: KafkaError) -> None:
         """Handle an error response to a heartbeat."""
         if error.code in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(self.group_id)
-            self._say_all = True
+            self._send_all_fields = True
         elif error.code in _FENCED:
             self.generation = -1
             self._may_be_member = False
-            await self._lose()
+            await self._end_membership()
         elif error.code == ErrorCode.INVALID_REGULAR_EXPRESSION and self.pattern is not None:
             self._refuse_pattern()
         elif error.code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
             self.generation = -1
             self._on_news()
-            await self._lose()
+            await self._end_membership()
         elif not error.retriable:
-            self._say_all = True
+            self._send_all_fields = True
             self._on_failure(error)
 
     def _refuse_pattern(self) -> None:
         """Report that the coordinator cannot match our pattern."""
-        self._say_all = True
+        self._send_all_fields = True
         self.pattern, self.topics = None, None
         self._on_pattern_refused()
 
-    async def _lose(self) -> None:
+    async def _end_membership(self) -> None:
         """End the membership, since the coordinator no longer considers us a member: other members
         may have our partitions."""
-        self._stay_number += 1
+        self._leave_count += 1
         self._forget_assignment()
         await self.steps.lose()
 
     def _forget_assignment(self) -> None:
-        self._say_all = True
-        self._assigned, self._assigned_ids, self._unnamed = None, {}, False
+        self._send_all_fields = True
+        self._assigned, self._assigned_ids, self._has_unnamed_topics = None, {}, False
 
     # heartbeats
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         connection = await self._connection()
         if self.topics is None:
             return  # the member left while it was connecting: this heartbeat would join again
-        self._has_news = False
+        self._has_changes = False
         joins = self.generation < 0
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=JOIN_EPOCH if joins else self.generation,
             instance_id=self.config.group_instance_id,
-            topic_partitions=[] if joins else self._held(),
+            topic_partitions=[] if joins else self._held_partitions(),
         )
-        said_all = self._say_all or joins
-        if said_all:
-            self._say_all = False
+        sends_all = self._send_all_fields or joins
+        if sends_all:
+            self._send_all_fields = False
             request.rebalance_timeout_ms = self.config.max_poll_interval_ms
             request.subscribed_topic_names = list(self.topics or ())
             request.rack_id = self.config.client_rack or None
             request.server_assignor = self.config.group_remote_assignor
         try:
-            if self.pattern is not None or self._pattern_said:
+            if self.pattern is not None or self._pattern_sent:
                 if connection.version_of(request.API_KEY) < PATTERNS_SINCE:
                     self._refuse_pattern()
                     return
-                if said_all:
+                if sends_all:
                     request.subscribed_topic_regex = self.pattern or ""
-                    self._pattern_said = self.pattern is not None
+                    self._pattern_sent = self.pattern is not None
             self._may_be_member = True
             response = await connection.request(request, timeout_ms=self.config.request_timeout_ms)
             if response.error_code:
@@ -279,15 +279,15 @@ class ConsumerProtocolGroup:
                     response.error_code, response.error_message or f"group {self.group_id!r}"
                 )
         except BaseException:
-            self._say_all = self._say_all or said_all
+            self._send_all_fields = self._send_all_fields or sends_all
             raise
-        self._take(response)
+        self._apply(response)
 
     async def _connection(self) -> Any:
         node_id = await self.cluster.coordinator(self.group_id)
         return await self.cluster.connection(node_id, _PURPOSE)
 
-    def _held(self) -> list[TopicPartitions]:
+    def _held_partitions(self) -> list[TopicPartitions]:
         """Return, by topic id, the partitions that we hold and those of our assignment that poll
         may still take. The coordinator may assign all others to other members."""
         held: dict[Uuid, list[int]] = {}
@@ -297,35 +297,35 @@ class ConsumerProtocolGroup:
                 held.setdefault(topic_id, []).append(partition)
         return [TopicPartitions(topic_id=t, partitions=sorted(ps)) for t, ps in held.items()]
 
-    def _take(self, response: ConsumerGroupHeartbeatResponse) -> None:
+    def _apply(self, response: ConsumerGroupHeartbeatResponse) -> None:
         if self.topics is None or not self._may_be_member:
             return  # the member left after the request
         self.generation = response.member_epoch
-        if not self._has_news:
-            self._next_beat = trio.current_time() + response.heartbeat_interval_ms / 1000
+        if not self._has_changes:
+            self._next_heartbeat = trio.current_time() + response.heartbeat_interval_ms / 1000
         if response.assignment is not None:
             self._assigned_ids = {
                 t.topic_id: list(t.partitions) for t in response.assignment.topic_partitions
             }
-            self._unnamed = True
+            self._has_unnamed_topics = True
             self.steps.wake()
 
-    async def _name_topics(self) -> None:
+    async def _resolve_topic_names(self) -> None:
         """Find the names of the assigned topics, and pass the assignment to poll. Topics without a
         name are left out: they were deleted, or are too new for the broker that was asked."""
         asked = self._assigned_ids
-        named = self._names()
+        named = self._names_by_id()
         if missing := [t for t in asked if t not in named]:
             await self.cluster.refresh((), topic_ids=missing)
-            named = self._names()
+            named = self._names_by_id()
         if self._assigned_ids is not asked:
             return  # another assignment arrived meanwhile
         known = {t: partitions for t, partitions in asked.items() if t in named}
-        self._unnamed = len(known) < len(asked)
+        self._has_unnamed_topics = len(known) < len(asked)
         self._ids.update({named[t]: t for t in known})
         self._assign(sorted(TopicPartition(named[t], p) for t, ps in known.items() for p in ps))
 
-    def _names(self) -> dict[Uuid, str]:
+    def _names_by_id(self) -> dict[Uuid, str]:
         topics = self.cluster.metadata.topics
         return {info.topic_id: name for name, info in topics.items() if not info.error_code}
 
@@ -336,14 +336,14 @@ class ConsumerProtocolGroup:
             return
         self.steps.put(Step(StepKind.ASSIGN, self._assigned))
         if current is not None:
-            self._beat_soon()  # other members may wait for partitions that poll does not take
+            self._heartbeat_soon()  # other members may wait for partitions that poll does not take
 
     async def leave(self) -> None:
         """Leave the group, so that the other members need not wait for our session to expire. A
         static member tells the coordinator that it may return. Unless the task itself leaves, call
         `subscribe(None)` first, or the next heartbeat joins again."""
         self.generation = -1
-        self._stay_number += 1
+        self._leave_count += 1
         self.subscribed = self.topics is not None
         self._forget_assignment()
         self.steps.drop()

@@ -51,10 +51,10 @@ _JOIN_SLACK_MS: Final = 5_000
 IDLE_S: Final = 0.5
 """How often, in seconds, to check whether an idle program polls again."""
 
-_FORGOTTEN: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
-_AGAIN: Final = (
+_MEMBER_UNKNOWN: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+_REJOIN_ERRORS: Final = (
     *COORDINATOR_MOVED,
-    *_FORGOTTEN,
+    *_MEMBER_UNKNOWN,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MEMBER_ID_REQUIRED,
@@ -67,7 +67,7 @@ class Membership(Struct, frozen=True):
     member_id: str = ""
     generation: int = -1
     instance_id: str | None = None
-    stay: int = 0
+    leave_count: int = 0
     """How many memberships have ended. If it has changed, other members may have had our
     partitions."""
 
@@ -103,7 +103,7 @@ class Group:
         self.config = config
         self.member_id = ""
         self.generation = -1
-        self._stay_number = 0
+        self._leave_count = 0
         self.joining = False
         """Whether JoinGroup or SyncGroup is in progress."""
 
@@ -131,7 +131,7 @@ class Group:
 
         self._last = _Last()
         self._led = _Led()
-        self._next_beat = 0.0
+        self._next_heartbeat = 0.0
         assignors: list[Assignor] = [
             ASSIGNORS_BY_NAME[each] if isinstance(each, str) else each for each in config.assignors
         ]
@@ -143,7 +143,7 @@ class Group:
     @property
     def membership(self) -> Membership:
         return Membership(
-            self.member_id, self.generation, self.config.group_instance_id, self._stay_number
+            self.member_id, self.generation, self.config.group_instance_id, self._leave_count
         )
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
@@ -162,10 +162,10 @@ class Group:
     def metadata_changed(self) -> None:
         """Make the group assign its partitions again if this member leads it and a topic was
         created, deleted or extended."""
-        if self.led_topics and self._counts(self.led_topics) != self._led.topics:
+        if self.led_topics and self._partition_counts(self.led_topics) != self._led.topics:
             self.rejoin()
 
-    def _counts(self, topics: Iterable[str]) -> dict[str, int]:
+    def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         known = self.cluster.metadata.topics
         return {
             t: len(known[t].partitions)
@@ -188,7 +188,7 @@ class Group:
                 if self.topics is None:  # pyright: ignore[reportUnnecessaryComparison]  # set meanwhile
                     continue
                 if self._is_idle(trio.current_time()):
-                    await self._stay_outside()
+                    await self._wait_outside()
                     continue
                 self._rejoin = False
                 assigned = await self._join()
@@ -196,9 +196,9 @@ class Group:
                     await self.leave()
                     continue
                 backoff.reset()
-                await self._stay(assigned)
+                await self._hold_assignment(assigned)
             except KafkaError as e:
-                await self._after(e)
+                await self._handle_error(e)
                 await trio.sleep(backoff.next_ms() / 1000 if self._needs_pause(e) else 0)
             except (ClientError, ProtocolError):
                 self.cluster.forget_coordinator(self.group_id)
@@ -207,35 +207,35 @@ class Group:
     def _needs_pause(self, error: KafkaError) -> bool:
         return error.code not in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
 
-    async def _after(self, error: KafkaError) -> None:
+    async def _handle_error(self, error: KafkaError) -> None:
         """Handle an error response to JoinGroup, SyncGroup or Heartbeat."""
         if error.code in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(self.group_id)
-        elif error.code in _FORGOTTEN:
-            await self._lose(keep_id=error.code == ErrorCode.ILLEGAL_GENERATION)
+        elif error.code in _MEMBER_UNKNOWN:
+            await self._end_membership(keep_id=error.code == ErrorCode.ILLEGAL_GENERATION)
         elif error.code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
             self._on_news()
-            await self._lose()
-        elif error.code not in _AGAIN and not error.retriable:
+            await self._end_membership()
+        elif error.code not in _REJOIN_ERRORS and not error.retriable:
             self._on_failure(error)
 
     async def _prepare(self) -> None:
         """Make an eager member revoke its partitions before it joins (again)."""
         owned = tuple(self._owned())
         if self.protocol == RebalanceProtocol.EAGER and owned:
-            await self._have_done(Step(StepKind.REVOKE, owned))
+            await self._run_step(Step(StepKind.REVOKE, owned))
 
-    async def _have_done(self, step: Step) -> None:
+    async def _run_step(self, step: Step) -> None:
         """Pass poll a step, and send heartbeats until it is done."""
         self.steps.put(step)
         await self._heartbeat_until(lambda: step.done)
 
-    async def _lose(self, *, keep_id: bool = False) -> None:
+    async def _end_membership(self, *, keep_id: bool = False) -> None:
         """End the membership, since the coordinator no longer considers us a member: other members
         may have our partitions."""
         self.generation = -1
-        self._stay_number += 1
+        self._leave_count += 1
         self.led_topics = frozenset()
         if not keep_id:
             self.member_id = ""
@@ -250,7 +250,7 @@ class Group:
     async def synced(self) -> None:
         """Wait until a pending JoinGroup and its SyncGroup are answered: between them, the
         coordinator rejects commits."""
-        await self.steps.until(lambda: not self._syncing)
+        await self.steps.wait_until(lambda: not self._syncing)
 
     async def _join(self) -> tuple[TopicPartition, ...]:
         """Send JoinGroup and SyncGroup. Returns our assignment. Raises KafkaError."""
@@ -272,7 +272,7 @@ class Group:
         self.member_id = response.member_id
         self.generation = response.generation_id
         self._syncing = True
-        self._next_beat = trio.current_time() + self.config.heartbeat_interval_ms / 1000
+        self._next_heartbeat = trio.current_time() + self.config.heartbeat_interval_ms / 1000
         name = response.protocol_name or ""
         if name not in self._assignors:
             raise KafkaError(
@@ -349,7 +349,7 @@ class Group:
         wanted = frozenset(t for s in subscriptions.values() for t in s.topics)
         if wanted:
             await self.cluster.refresh(sorted(wanted))
-        counts = self._led.topics = self._counts(sorted(wanted))
+        counts = self._led.topics = self._partition_counts(sorted(wanted))
         self.led_topics = wanted
         if response.skip_assignment:
             return {}
@@ -370,7 +370,7 @@ class Group:
 
     # membership
 
-    async def _stay(self, assigned: tuple[TopicPartition, ...]) -> None:
+    async def _hold_assignment(self, assigned: tuple[TopicPartition, ...]) -> None:
         """Pass poll the assignment, and send heartbeats until it is time to join again."""
         step = Step(StepKind.ASSIGN, assigned)
         self.steps.put(step)
@@ -378,22 +378,22 @@ class Group:
         if not step.done:
             self.steps.drop()  # the next rebalance replaced it
             return
-        if not step.again:
+        if not step.released:
             await self._heartbeat_until(lambda: self._rejoin)
 
     async def _heartbeat_until(self, ready: Callable[[], bool]) -> None:
         while not ready():
             changed = self.steps.changed
-            with trio.move_on_at(self._next_beat if self.generation >= 0 else float("inf")):
+            with trio.move_on_at(self._next_heartbeat if self.generation >= 0 else float("inf")):
                 await changed.wait()
             if ready():
                 return
             now = trio.current_time()
-            if self.generation >= 0 and now >= self._next_beat:
-                self._next_beat = now + self.config.heartbeat_interval_ms / 1000
+            if self.generation >= 0 and now >= self._next_heartbeat:
+                self._next_heartbeat = now + self.config.heartbeat_interval_ms / 1000
                 if self._is_idle(now):
                     await self._leave_idle()
-                await self._beat()
+                await self._heartbeat()
 
     def _is_idle(self, now: float) -> bool:
         """Return whether the program has not polled for too long."""
@@ -404,7 +404,7 @@ class Group:
         await self.leave()
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "poll was not called in max.poll.interval.ms")
 
-    async def _stay_outside(self) -> None:
+    async def _wait_outside(self) -> None:
         """Wait while the program does not poll: joining would only mean leaving again, with a
         rebalance each time. A member still in the group leaves it, because the other members wait
         for it to join."""
@@ -413,7 +413,7 @@ class Group:
         with trio.move_on_after(IDLE_S):
             await self.steps.changed.wait()
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         request = HeartbeatRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -426,17 +426,17 @@ class Group:
             response = await connection.request(request, timeout_ms=timeout_ms)
         except (ClientError, ProtocolError):
             self.cluster.forget_coordinator(self.group_id)
-            self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
+            self._next_heartbeat = trio.current_time() + self.config.retry_backoff_ms / 1000
             return
         except KafkaError as e:
             if not is_retriable(e):
                 raise
-            self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
+            self._next_heartbeat = trio.current_time() + self.config.retry_backoff_ms / 1000
             return
         code = response.error_code
         if code in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(self.group_id)
-            self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
+            self._next_heartbeat = trio.current_time() + self.config.retry_backoff_ms / 1000
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._rejoin = True
         elif code and code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -444,9 +444,9 @@ class Group:
 
     async def leave(self) -> None:
         """Leave the group, so that the other members need not wait for our session to expire.
-        Static members stay (KIP-345)."""
+        Static members leave_count (KIP-345)."""
         member_id, self.member_id, self.generation = self.member_id, "", -1
-        self._stay_number += 1
+        self._leave_count += 1
         self.subscribed = self.topics is not None
         self.led_topics = frozenset()
         self.steps.drop()

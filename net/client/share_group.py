@@ -26,9 +26,9 @@ JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 _PURPOSE: Final = "group"
 
-_IMPATIENT_MS: Final = 200
+_FAST_HEARTBEAT_MS: Final = 200
 """The interval of the first heartbeats of a member without an assignment."""
-_IMPATIENT_BEATS: Final = 10
+_FAST_HEARTBEATS_MAX: Final = 10
 """The number of heartbeats with that interval."""
 
 _FENCED: Final = (
@@ -62,11 +62,11 @@ class ShareGroup:
         self._on_assigned = on_assigned
         self._on_failure = on_failure
         self._changed = trio.Event()
-        self._says_topics = True
+        self._sends_topics = True
         self._by_id: dict[Uuid, list[int]] = {}
-        self._unnamed = False
-        self._next_beat = 0.0
-        self._impatience = 0
+        self._has_unnamed_topics = False
+        self._next_heartbeat = 0.0
+        self._fast_heartbeats = 0
         self._may_be_member = False
         """Whether the coordinator may consider us a member: True since a heartbeat was sent, even
         if it is not answered yet."""
@@ -77,15 +77,15 @@ class ShareGroup:
         wanted = None if topics is None else tuple(sorted(set(topics)))
         if wanted != self.topics:
             self.topics = wanted
-            self._says_topics = True
-            self._next_beat = 0.0
-            self._impatience = 0
+            self._sends_topics = True
+            self._next_heartbeat = 0.0
+            self._fast_heartbeats = 0
             self._changed.set()
 
     def metadata_changed(self) -> None:
         """Check whether the names of more assigned topics are known now."""
-        if self._unnamed:
-            self._name()
+        if self._has_unnamed_topics:
+            self._resolve_topic_names()
 
     async def run(self) -> None:
         """Maintain the membership until cancelled."""
@@ -95,24 +95,24 @@ class ShareGroup:
             if self.topics is None:
                 await self._changed.wait()
                 continue
-            with trio.move_on_at(self._next_beat):
+            with trio.move_on_at(self._next_heartbeat):
                 await self._changed.wait()
-            if trio.current_time() < self._next_beat:
+            if trio.current_time() < self._next_heartbeat:
                 continue
             try:
-                await self._beat()
+                await self._heartbeat()
                 backoff.reset()
                 continue
             except KafkaError as e:
-                self._after(e)
+                self._handle_error(e)
             except (ClientError, ProtocolError):
                 self._cluster.forget_coordinator(self.group_id)
-                self._says_topics = True
+                self._sends_topics = True
             await trio.sleep(backoff.next_ms() / 1000)
 
-    def _after(self, error: KafkaError) -> None:
+    def _handle_error(self, error: KafkaError) -> None:
         """Handle an error response to a heartbeat."""
-        self._says_topics = True
+        self._sends_topics = True
         if error.code in COORDINATOR_MOVED:
             self._cluster.forget_coordinator(self.group_id)
         elif error.code in _FENCED and self.epoch != JOIN_EPOCH:
@@ -122,14 +122,14 @@ class ShareGroup:
         elif not error.retriable:
             self._on_failure(error)
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         connection = await self._connection()
         if self.topics is None:
             return  # the member left while it was connecting: a heartbeat would join again
         request = ShareGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch
         )
-        if self._says_topics or self.epoch == JOIN_EPOCH:
+        if self._sends_topics or self.epoch == JOIN_EPOCH:
             request.subscribed_topic_names = list(self.topics)
             request.rack_id = self._config.client_rack or None
         self._may_be_member = True
@@ -142,23 +142,23 @@ class ShareGroup:
             )
         if self.topics is None:  # pyright: ignore[reportUnnecessaryComparison]  # left meanwhile
             return
-        self._says_topics = False
+        self._sends_topics = False
         self.epoch = response.member_epoch
         interval_ms = response.heartbeat_interval_ms
         if response.assignment is not None:
             self._assign(
                 {t.topic_id: list(t.partitions) for t in response.assignment.topic_partitions}
             )
-        if not self._by_id and self._impatience < _IMPATIENT_BEATS:
+        if not self._by_id and self._fast_heartbeats < _FAST_HEARTBEATS_MAX:
             # The partitions of a new group are assigned a moment later, when their share
             # coordinators know them.
-            self._impatience += 1
-            interval_ms = min(interval_ms, _IMPATIENT_MS)
-        self._next_beat = trio.current_time() + interval_ms / 1000
-        if self._unnamed:
+            self._fast_heartbeats += 1
+            interval_ms = min(interval_ms, _FAST_HEARTBEAT_MS)
+        self._next_heartbeat = trio.current_time() + interval_ms / 1000
+        if self._has_unnamed_topics:
             missing = [t for t in self._by_id if t not in self._cluster.metadata.names]
             await self._cluster.refresh((), topic_ids=missing)
-            self._name()
+            self._resolve_topic_names()
 
     async def _connection(self) -> Any:
         node_id = await self._cluster.coordinator(self.group_id)
@@ -166,12 +166,12 @@ class ShareGroup:
 
     def _assign(self, by_id: dict[Uuid, list[int]]) -> None:
         self._by_id = by_id
-        self._name()
+        self._resolve_topic_names()
 
-    def _name(self) -> None:
+    def _resolve_topic_names(self) -> None:
         """Find the names of the assigned topics. Topics without a name are left out."""
         names = self._cluster.metadata.names
-        self._unnamed = not self._by_id.keys() <= names.keys()
+        self._has_unnamed_topics = not self._by_id.keys() <= names.keys()
         self.assigned = {
             TopicPartition(names[topic_id], number): TopicIdPartition(topic_id, number)
             for topic_id, numbers in self._by_id.items()
@@ -183,7 +183,7 @@ class ShareGroup:
     async def leave(self) -> None:
         """Leave the group, so that the other members need not wait for our session to expire."""
         self.epoch, self.topics = JOIN_EPOCH, None
-        self._by_id, self.assigned, self._unnamed = {}, {}, False
+        self._by_id, self.assigned, self._has_unnamed_topics = {}, {}, False
         if not self._may_be_member:
             return
         self._may_be_member = False

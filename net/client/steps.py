@@ -33,7 +33,7 @@ class Step(Struct, eq=False):
     done: bool = False
     """Whether poll has done the step, or need not do the rest of it."""
 
-    again: bool = False
+    released: bool = False
     """Set by poll if it has released partitions that other members wait for."""
 
 
@@ -52,7 +52,7 @@ class Steps:
         self.changed = trio.Event()
         """Set by `wake`, which then replaces the event."""
 
-        self._under_way: Step | None = None
+        self._running: Step | None = None
         """The step that poll is doing: `current`, or an earlier step."""
 
         self._owned = owned
@@ -67,7 +67,7 @@ class Steps:
     def drop(self) -> None:
         """Cancel the steps: poll has nothing more to do, and takes no more partitions in the step
         that it is doing."""
-        for step in (self.current, self._under_way):
+        for step in (self.current, self._running):
             if step is not None:
                 step.done = True
         self.current = None
@@ -75,7 +75,7 @@ class Steps:
 
     def unfinished(self) -> set[TopicPartition]:
         """Return the partitions that poll has yet to take."""
-        steps = (self.current, self._under_way)
+        steps = (self.current, self._running)
         return {
             partition
             for step in steps
@@ -85,7 +85,7 @@ class Steps:
 
     def begin(self) -> Step | None:
         """Start the current step, if any. Poll then calls `finish` or `put_back`."""
-        step = self._under_way = self.current
+        step = self._running = self.current
         if step is not None:
             step.started = True
         return step
@@ -106,7 +106,7 @@ class Steps:
         self._end()
 
     def _end(self) -> None:
-        self._under_way = None
+        self._running = None
         self.wake()
         self._on_done()
 
@@ -115,7 +115,7 @@ class Steps:
         self.changed.set()
         self.changed = trio.Event()
 
-    async def until(self, ready: Callable[[], bool]) -> None:
+    async def wait_until(self, ready: Callable[[], bool]) -> None:
         """Wait until `ready` returns True. Checks again whenever poll or another task calls
         `wake`."""
         while not ready():
@@ -124,8 +124,8 @@ class Steps:
     async def lose(self) -> None:
         """Make poll drop the program's partitions, because other members may own them already."""
         self.drop()
-        await self.until(lambda: self._under_way is None)
+        await self.wait_until(lambda: self._running is None)
         if owned := tuple(self._owned()):
             step = Step(StepKind.LOST, owned)
             self.put(step)
-            await self.until(lambda: step.done)
+            await self.wait_until(lambda: step.done)

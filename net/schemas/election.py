@@ -93,7 +93,7 @@ class Election:
         self._member_id = ""
         self._generation = -1
         self._changed = trio.Event()
-        self._next_beat = 0.0
+        self._next_heartbeat = 0.0
         self._valid_until = 0.0
 
     @property
@@ -123,9 +123,9 @@ class Election:
             while True:
                 try:
                     await self._join()
-                    await self._stay()
+                    await self._heartbeat_until_rejoin()
                 except KafkaError as e:
-                    self._after(e)
+                    self._handle_error(e)
                 except (ClientError, ProtocolError, ValueError) as e:
                     logger.debug("the election starts again: %s", e)
                     self._cluster.forget_coordinator(self._group_id)
@@ -135,7 +135,7 @@ class Election:
             with trio.move_on_after(1, shield=True):
                 await self._leave()
 
-    def _after(self, error: KafkaError) -> None:
+    def _handle_error(self, error: KafkaError) -> None:
         self._cluster.forget_coordinator(self._group_id)
         self._generation = -1
         if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
@@ -175,7 +175,7 @@ class Election:
         answer = await connection.request(sync, timeout_ms=REBALANCE_MS + SESSION_MS)
         if answer.error_code:
             raise KafkaError(answer.error_code, f"joining group {self._group_id}")
-        self._beaten(asked_at)
+        self._heartbeat_answered(asked_at)
         assignment: Any = json.loads(bytes(answer.assignment))
         if assignment.get("error"):
             logger.error("two schema registries advertise the same address; neither becomes leader")
@@ -215,16 +215,16 @@ class Election:
             for each in members
         ]
 
-    def _beaten(self, asked_at: float) -> None:
-        self._next_beat = asked_at + HEARTBEAT_MS / 1000
+    def _heartbeat_answered(self, asked_at: float) -> None:
+        self._next_heartbeat = asked_at + HEARTBEAT_MS / 1000
         self._valid_until = asked_at + SESSION_MS / 1000
 
-    async def _stay(self) -> None:
+    async def _heartbeat_until_rejoin(self) -> None:
         while self._generation >= 0:
             changed = self._changed
-            with trio.move_on_at(self._next_beat):
+            with trio.move_on_at(self._next_heartbeat):
                 await changed.wait()
-            if trio.current_time() < self._next_beat:
+            if trio.current_time() < self._next_heartbeat:
                 continue
             asked_at = trio.current_time()
             request = HeartbeatRequest(
@@ -238,7 +238,7 @@ class Election:
                 return
             if response.error_code:
                 raise KafkaError(response.error_code, f"group {self._group_id}")
-            self._beaten(asked_at)
+            self._heartbeat_answered(asked_at)
 
     async def _leave(self) -> None:
         if not self._member_id:
