@@ -35,7 +35,7 @@ from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.config import ShareConsumerConfig, parse
 from pk.net.client.connection import OnRequest
 from pk.net.client.errors import ClientError, Closed, ConfigError
-from pk.net.client.share_fetcher import Delivery, Said, ShareFetcher, ShareFetcherEvents
+from pk.net.client.share_fetcher import Acknowledgements, Delivery, ShareFetcher, ShareFetcherEvents
 from pk.net.client.share_group import ShareGroup
 
 __all__ = ["AcknowledgeType", "ShareConsumer", "ShareRecord", "open_share_consumer"]
@@ -69,8 +69,8 @@ OnShareRecords = Callable[[Sequence[ShareRecord], int], None]
 which the poll began (ns since 1970)."""
 
 
-class _Held(NamedTuple):
-    """The broker and the partition that a held record came from."""
+class _Source(NamedTuple):
+    """The broker and the partition that an unacknowledged record came from."""
 
     broker_id: int
     ids: TopicIdPartition
@@ -88,24 +88,26 @@ class ShareConsumer:
         self.config = config
         self._nursery = nursery
         self._is_explicit = config.share_acknowledgement_mode.lower() == "explicit"
-        self._group = ShareGroup(cluster, config, on_assigned=self._placed, on_failure=self._fail)
+        self._group = ShareGroup(
+            cluster, config, on_assigned=self._on_assigned, on_failure=self._fail
+        )
         self._fetcher = ShareFetcher(
             cluster,
             config,
             self._group,
             nursery,
             ShareFetcherEvents(
-                on_delivery=self._delivered,
-                on_outcome=self._answered,
+                on_delivery=self._on_delivery,
+                on_outcome=self._on_acknowledged,
                 on_failure=self._fail,
                 want_metadata=self._want_metadata,
             ),
         )
-        self._buffer: deque[tuple[ShareRecord, _Held]] = deque()
-        self._held: dict[tuple[TopicPartition, int], _Held] = {}
+        self._buffer: deque[tuple[ShareRecord, _Source]] = deque()
+        self._unacknowledged: dict[tuple[TopicPartition, int], _Source] = {}
         """Records returned by poll that still lack a final acknowledgement."""
         self._renewed: set[tuple[TopicPartition, int]] = set()
-        """The held records whose locks were renewed: they may stay unacknowledged over the next
+        """The unacknowledged records whose locks were renewed: they may stay so over the next
         poll."""
         self._outcomes: Outcomes = {}
         self._failure: Exception | None = None
@@ -237,15 +239,17 @@ class ShareConsumer:
         next poll returns them again, or the end of the block releases them."""
         for record in reversed(records):
             place = TopicPartition(record.topic, record.partition), record.offset
-            if (held := self._held.pop(place, None)) is not None:
-                self._buffer.appendleft((record, held))
+            if (source := self._unacknowledged.pop(place, None)) is not None:
+                self._buffer.appendleft((record, source))
 
     def _take(self, limit: int, start_ns: int) -> list[ShareRecord]:
         taken: list[ShareRecord] = []
         while self._buffer and len(taken) < limit:
-            record, held = self._buffer.popleft()
+            record, source = self._buffer.popleft()
             taken.append(record)
-            self._held[TopicPartition(record.topic, record.partition), record.offset] = held
+            self._unacknowledged[TopicPartition(record.topic, record.partition), record.offset] = (
+                source
+            )
         if self._on_records is not None and taken:
             self._on_records(taken, start_ns)
         return taken
@@ -253,7 +257,7 @@ class ShareConsumer:
     def _settle(self) -> None:
         """Accept the records of the previous poll or, in the explicit mode, raise ValueError if an
         acknowledgement is missing."""
-        open_records = self._held.keys() - self._renewed
+        open_records = self._unacknowledged.keys() - self._renewed
         if not open_records:
             return
         if self._is_explicit:
@@ -261,8 +265,8 @@ class ShareConsumer:
                 f"{len(open_records)} records of the last poll are not acknowledged: acknowledge "
                 "each before the next poll"
             )
-        for partition, offset in list(self._held):
-            self._say(partition, offset, AcknowledgeType.ACCEPT)
+        for partition, offset in list(self._unacknowledged):
+            self._acknowledge(partition, offset, AcknowledgeType.ACCEPT)
 
     # --- acknowledgements ---
 
@@ -289,20 +293,20 @@ class ShareConsumer:
                 "acknowledges these itself"
             )
         partition = TopicPartition(*partition)
-        if (partition, offset) not in self._held:
+        if (partition, offset) not in self._unacknowledged:
             raise ValueError(
                 f"offset {offset} of {partition.shown} is not held, or was acknowledged"
             )
-        self._say(partition, offset, kind)
+        self._acknowledge(partition, offset, kind)
 
-    def _say(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
-        held = self._held[partition, offset]
+    def _acknowledge(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        source = self._unacknowledged[partition, offset]
         if kind is AcknowledgeType.RENEW:
             self._renewed.add((partition, offset))
         else:
-            del self._held[partition, offset]
+            del self._unacknowledged[partition, offset]
             self._renewed.discard((partition, offset))
-        self._fetcher.say(held.broker_id, partition, held.ids, {offset: kind})
+        self._fetcher.acknowledge(source.broker_id, partition, source.ids, {offset: kind})
 
     async def commit(self) -> Outcomes:
         """Send all acknowledgements; the implicit mode first accepts the records of the last poll.
@@ -314,37 +318,42 @@ class ShareConsumer:
         with trio.fail_after(self.config.default_api_timeout_ms / 1000):
             while not self._fetcher.is_idle:
                 self._news = trio.Event()
-                self._fetcher.hurry()
+                self._fetcher.flush()
                 await self._news.wait()
         outcomes, self._outcomes = self._outcomes, {}
         return outcomes
 
-    def _answered(
-        self, partition: TopicPartition, said: Said, error: KafkaError | ClientError | None
+    def _on_acknowledged(
+        self,
+        partition: TopicPartition,
+        acknowledgements: Acknowledgements,
+        error: KafkaError | ClientError | None,
     ) -> None:
-        offsets = [offset for offset, kind in said.items() if kind is not AcknowledgeType.GAP]
+        offsets = [
+            offset for offset, kind in acknowledgements.items() if kind is not AcknowledgeType.GAP
+        ]
         if offsets:
             self._outcomes[partition] = self._outcomes.get(partition) or error
             if self.on_outcome is not None:
                 self.on_outcome(partition, offsets, error)
         if error is not None:
-            for offset, kind in said.items():
+            for offset, kind in acknowledgements.items():
                 if kind is AcknowledgeType.RENEW:
                     # The lock may have expired: another member has the record, or will get it.
-                    self._held.pop((partition, offset), None)
+                    self._unacknowledged.pop((partition, offset), None)
                     self._renewed.discard((partition, offset))
         self._news.set()
 
     # --- fetched records ---
 
-    def _delivered(self, delivery: Delivery) -> None:
+    def _on_delivery(self, delivery: Delivery) -> None:
         """Decode the records of a fetch. Acquired offsets without a record are acknowledged as
         gaps."""
         partition = delivery.partition
         ids = self._group.assigned.get(partition)
         if ids is None:
             return  # revoked meanwhile
-        held = _Held(delivery.broker_id, ids)
+        source = _Source(delivery.broker_id, ids)
         counts = {
             offset: count
             for first, last, count in delivery.acquired
@@ -354,12 +363,12 @@ class ShareConsumer:
             for position, header in iter_headers(delivery.data):
                 if not header.is_control:
                     data = delivery.data[position : position + header.size]
-                    self._take_batch(data, header, counts, partition, held)
+                    self._take_batch(data, header, counts, partition, source)
         except (KafkaError, ProtocolError) as e:
             self._fail(e)
         if counts:
             gaps = dict.fromkeys(counts, AcknowledgeType.GAP)
-            self._fetcher.say(held.broker_id, partition, ids, gaps)
+            self._fetcher.acknowledge(source.broker_id, partition, ids, gaps)
         if self._buffer:
             # The waiting poll has its records. More records would be locked while they wait.
             self._fetcher.wanted = 0
@@ -371,7 +380,7 @@ class ShareConsumer:
         header: BatchHeader,
         counts: dict[int, int],
         partition: TopicPartition,
-        held: _Held,
+        source: _Source,
     ) -> None:
         """Buffer the acquired records of one batch and remove their offsets from `counts`. A
         corrupt batch is rejected."""
@@ -384,7 +393,7 @@ class ShareConsumer:
             found = list(records(data, header))
         except (KafkaError, ProtocolError) as e:
             rejected = dict.fromkeys(wanted, AcknowledgeType.REJECT)
-            self._fetcher.say(held.broker_id, partition, held.ids, rejected)
+            self._fetcher.acknowledge(source.broker_id, partition, source.ids, rejected)
             for offset in wanted:
                 del counts[offset]
             self._fail(e)
@@ -404,7 +413,7 @@ class ShareConsumer:
                     header.leader_epoch,
                     count,
                 )
-                self._buffer.append((taken, held))
+                self._buffer.append((taken, source))
 
     # --- internals ---
 
@@ -422,7 +431,7 @@ class ShareConsumer:
         if failure is not None:
             raise failure
 
-    def _placed(self) -> None:
+    def _on_assigned(self) -> None:
         if any(self.cluster.metadata.leader(p)[0] < 0 for p in self._group.assigned):
             self._want_metadata()
         self._fetcher.follow_leaders()
@@ -460,8 +469,8 @@ class ShareConsumer:
         if self._closed:
             return
         if accept and not self._is_explicit:
-            for partition, offset in list(self._held):
-                self._say(partition, offset, AcknowledgeType.ACCEPT)
+            for partition, offset in list(self._unacknowledged):
+                self._acknowledge(partition, offset, AcknowledgeType.ACCEPT)
         self._closed = True
         with trio.move_on_after(_CLOSE_MS / 1000, shield=True):
             await self._fetcher.close()

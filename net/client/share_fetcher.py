@@ -50,7 +50,7 @@ _MOVED: Final = (
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
 
-Said = dict[int, AcknowledgeType]
+Acknowledgements = dict[int, AcknowledgeType]
 """Offset → acknowledgement of the record."""
 
 
@@ -71,14 +71,14 @@ class _Queue(Struct):
     """The acknowledgements to send for the records of one partition."""
 
     ids: TopicIdPartition
-    said: Said = field(default_factory=Said)
+    acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
 
 
 class ShareFetcherEvents(NamedTuple):
     """The callbacks of a share consumer's fetcher."""
 
     on_delivery: Callable[[Delivery], None]
-    on_outcome: Callable[[TopicPartition, Said, KafkaError | ClientError | None], None]
+    on_outcome: Callable[[TopicPartition, Acknowledgements, KafkaError | ClientError | None], None]
     """Called when a broker has answered these acknowledgements; None: it accepted them."""
     on_failure: Callable[[Exception], None]
     """Called with an error that a poll must raise."""
@@ -122,17 +122,21 @@ class ShareFetcher:
         for broker in self._brokers.values():
             broker.wake()
 
-    def say(
-        self, broker_id: int, partition: TopicPartition, ids: TopicIdPartition, said: Said
+    def acknowledge(
+        self,
+        broker_id: int,
+        partition: TopicPartition,
+        ids: TopicIdPartition,
+        acknowledgements: Acknowledgements,
     ) -> None:
         """Queue acknowledgements for the broker that delivered the records. They are sent at the
         next opportunity."""
-        self._brokers[broker_id].say(partition, ids, said)
+        self._brokers[broker_id].acknowledge(partition, ids, acknowledgements)
 
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """Send the queued acknowledgements now, without a fetch."""
         for broker in self._brokers.values():
-            broker.hurry()
+            broker.flush()
 
     @property
     def is_idle(self) -> bool:
@@ -156,8 +160,8 @@ class BrokerFetcher:
         self._epoch = 0
         self._session: set[TopicIdPartition] = set()
         self._queue: dict[TopicPartition, _Queue] = {}
-        self._under_way = False
-        self._hurried = False
+        self._in_flight = False
+        self._flush_requested = False
         self._closing = False
         self._lock = trio.Lock()
         self._wake = trio.Event()
@@ -166,28 +170,32 @@ class BrokerFetcher:
         """Wake the task."""
         self._wake.set()
 
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """Send the queued acknowledgements, without a fetch."""
-        self._hurried = bool(self._queue)
+        self._flush_requested = bool(self._queue)
         self.wake()
 
-    def say(self, partition: TopicPartition, ids: TopicIdPartition, said: Said) -> None:
+    def acknowledge(
+        self, partition: TopicPartition, ids: TopicIdPartition, acknowledgements: Acknowledgements
+    ) -> None:
         """Queue acknowledgements."""
-        self._queue.setdefault(partition, _Queue(ids)).said.update(said)
-        if AcknowledgeType.RENEW in said.values():
-            self._hurried = True
+        self._queue.setdefault(partition, _Queue(ids)).acknowledgements.update(acknowledgements)
+        if AcknowledgeType.RENEW in acknowledgements.values():
+            self._flush_requested = True
             self.wake()
 
     @property
     def is_idle(self) -> bool:
         """Whether all acknowledgements have been answered."""
-        return not self._queue and not self._under_way
+        return not self._queue and not self._in_flight
 
     async def run(self) -> None:
         """Fetch until cancelled."""
         while True:
             self._wake = trio.Event()
-            if self._closing or not (self._hurried or (self._fetcher.wanted and self._mine())):
+            if self._closing or not (
+                self._flush_requested or (self._fetcher.wanted and self._led_partitions())
+            ):
                 await self._wake.wait()
                 continue
             async with self._lock:
@@ -195,7 +203,7 @@ class BrokerFetcher:
             if failed:
                 await trio.sleep(self._config.retry_backoff_ms / 1000)
 
-    def _mine(self) -> dict[TopicPartition, TopicIdPartition]:
+    def _led_partitions(self) -> dict[TopicPartition, TopicIdPartition]:
         """Return the assigned partitions that this broker leads."""
         metadata = self._fetcher.cluster.metadata
         return {
@@ -209,33 +217,33 @@ class BrokerFetcher:
         try:
             connection = await self._fetcher.cluster.connection(self._node_id, _PURPOSE)
         except (ClientError, ProtocolError, KafkaError) as e:
-            self._lost(e)
+            self._handle_lost_broker(e)
             return False
-        if self._hurried and self._epoch:
-            self._hurried = False
+        if self._flush_requested and self._epoch:
+            self._flush_requested = False
             return await self._acknowledge(connection, self._epoch)
-        self._hurried = self._hurried and bool(self._queue)
+        self._flush_requested = self._flush_requested and bool(self._queue)
         return await self._fetch(connection)
 
-    def _lost(self, error: Exception) -> None:
+    def _handle_lost_broker(self, error: Exception) -> None:
         """Handle a broker that cannot be reached: it will give the records that we hold to other
         members."""
         self._epoch = 0
         self._fetcher.events.want_metadata()
         queue, self._queue = self._queue, {}
-        for partition, one in queue.items():
+        for partition, entry in queue.items():
             failure = (
                 error if isinstance(error, KafkaError | ClientError) else Disconnected(str(error))
             )
-            self._fetcher.events.on_outcome(partition, one.said, failure)
-        self._hurried = False
+            self._fetcher.events.on_outcome(partition, entry.acknowledgements, failure)
+        self._flush_requested = False
 
     # --- ShareFetch ---
 
     async def _fetch(self, connection: Connection) -> bool:
         fetcher, config = self._fetcher, self._config
-        mine = self._mine()
-        wanted = set(mine.values())
+        led = self._led_partitions()
+        wanted = set(led.values())
         opens = self._epoch == 0
         queue = {} if opens else self._take_queue(renewals=False)
         named = wanted if opens else wanted - self._session
@@ -280,33 +288,33 @@ class BrokerFetcher:
     def _take(self, response: Any, queue: dict[TopicPartition, _Queue], lock_until: float) -> None:
         fetcher = self._fetcher
         fetcher.cluster.metadata.note_endpoints(response.node_endpoints)
-        by_ids = {one.ids: (partition, one) for partition, one in queue.items()}
+        by_ids = {entry.ids: (partition, entry) for partition, entry in queue.items()}
         names = {ids: partition for partition, ids in fetcher.group.assigned.items()}
         for topic in response.responses:
             for data in topic.partitions:
                 ids = TopicIdPartition(topic.topic_id, data.partition_index)
-                said = by_ids.pop(ids, None)
-                if said is not None:
+                sent = by_ids.pop(ids, None)
+                if sent is not None:
                     error = _error(data.acknowledge_error_code, data.acknowledge_error_message)
-                    fetcher.events.on_outcome(said[0], said[1].said, error)
-                partition = names.get(ids) or (said[0] if said is not None else None)
+                    fetcher.events.on_outcome(sent[0], sent[1].acknowledgements, error)
+                partition = names.get(ids) or (sent[0] if sent is not None else None)
                 if partition is None:
                     continue  # revoked meanwhile: the locks expire, or the session ends
                 if data.error_code:
-                    self._refused(partition, data)
+                    self._handle_partition_error(partition, data)
                 elif data.acquired_records:
                     acquired = [
-                        (one.first_offset, one.last_offset, one.delivery_count)
-                        for one in data.acquired_records
+                        (entry.first_offset, entry.last_offset, entry.delivery_count)
+                        for entry in data.acquired_records
                     ]
                     records = memoryview(data.records or b"")
                     fetcher.events.on_delivery(
                         Delivery(partition, self._node_id, records, acquired, lock_until)
                     )
-        for partition, one in by_ids.values():
-            fetcher.events.on_outcome(partition, one.said, None)
+        for partition, entry in by_ids.values():
+            fetcher.events.on_outcome(partition, entry.acknowledgements, None)
 
-    def _refused(self, partition: TopicPartition, data: Any) -> None:
+    def _handle_partition_error(self, partition: TopicPartition, data: Any) -> None:
         """Handle the error of a partition."""
         if data.error_code not in _MOVED:
             self._fetcher.events.on_failure(
@@ -329,7 +337,7 @@ class BrokerFetcher:
 
     async def _acknowledge(self, connection: Connection, epoch: int) -> bool:
         """Send acknowledgements; renewals first, since they need a request of their own."""
-        going_well = True
+        succeeded = True
         for renewals in (True, False):
             queue = self._take_queue(renewals=renewals)
             if not queue and (renewals or epoch != FINAL_EPOCH):
@@ -339,8 +347,8 @@ class BrokerFetcher:
                 error = KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION, "the broker does not let locks be renewed"
                 )
-                for partition, one in queue.items():
-                    self._fetcher.events.on_outcome(partition, one.said, error)
+                for partition, entry in queue.items():
+                    self._fetcher.events.on_outcome(partition, entry.acknowledgements, error)
                 continue
             ends = epoch == FINAL_EPOCH and not renewals
             request = acknowledging.ShareAcknowledgeRequest(
@@ -353,18 +361,18 @@ class BrokerFetcher:
                 request.is_renew_ack = True
             response = await self._request(connection, request, version, queue)
             if response is None:
-                going_well = False
+                succeeded = False
                 break
-            by_ids = {one.ids: (partition, one) for partition, one in queue.items()}
+            by_ids = {entry.ids: (partition, entry) for partition, entry in queue.items()}
             for topic in response.responses:
                 for data in topic.partitions:
-                    said = by_ids.pop(TopicIdPartition(topic.topic_id, data.partition_index), None)
-                    if said is not None:
+                    sent = by_ids.pop(TopicIdPartition(topic.topic_id, data.partition_index), None)
+                    if sent is not None:
                         error = _error(data.error_code, data.error_message)
-                        self._fetcher.events.on_outcome(said[0], said[1].said, error)
-            for partition, one in by_ids.values():
-                self._fetcher.events.on_outcome(partition, one.said, None)
-        return going_well
+                        self._fetcher.events.on_outcome(sent[0], sent[1].acknowledgements, error)
+            for partition, entry in by_ids.values():
+                self._fetcher.events.on_outcome(partition, entry.acknowledgements, None)
+        return succeeded
 
     async def close(self) -> None:
         """End the session; this sends the remaining acknowledgements."""
@@ -375,7 +383,7 @@ class BrokerFetcher:
             try:
                 connection = await self._fetcher.cluster.connection(self._node_id, _PURPOSE)
             except (ClientError, ProtocolError, KafkaError) as e:
-                self._lost(e)
+                self._handle_lost_broker(e)
                 return
             await self._acknowledge(connection, FINAL_EPOCH)
             self._epoch = 0
@@ -385,17 +393,17 @@ class BrokerFetcher:
     def _take_queue(self, *, renewals: bool) -> dict[TopicPartition, _Queue]:
         """Take the acknowledgements to send from the queue: either renewals or all others."""
         taken: dict[TopicPartition, _Queue] = {}
-        for partition, one in list(self._queue.items()):
-            said = {
+        for partition, entry in list(self._queue.items()):
+            acknowledgements = {
                 offset: kind
-                for offset, kind in one.said.items()
+                for offset, kind in entry.acknowledgements.items()
                 if (kind is AcknowledgeType.RENEW) is renewals
             }
-            if said:
-                taken[partition] = _Queue(one.ids, said)
-                for offset in said:
-                    del one.said[offset]
-                if not one.said:
+            if acknowledgements:
+                taken[partition] = _Queue(entry.ids, acknowledgements)
+                for offset in acknowledgements:
+                    del entry.acknowledgements[offset]
+                if not entry.acknowledgements:
                     del self._queue[partition]
         return taken
 
@@ -408,30 +416,33 @@ class BrokerFetcher:
     ) -> Any | None:
         """Return the response, or None if the whole request failed. Advances the session's
         epoch."""
-        self._under_way = True
+        self._in_flight = True
         try:
             response = await connection.request(request, version=version)
         except (ClientError, ProtocolError, KafkaError) as e:
-            for partition, one in queue.items():
+            for partition, entry in queue.items():
                 self._queue.pop(partition, None)
                 failure = e if isinstance(e, KafkaError | ClientError) else Disconnected(str(e))
-                self._fetcher.events.on_outcome(partition, one.said, failure)
-            self._lost(e)
+                self._fetcher.events.on_outcome(partition, entry.acknowledgements, failure)
+            self._handle_lost_broker(e)
             return None
         finally:
-            self._under_way = False
+            self._in_flight = False
         if response.error_code:
             self._epoch = 0
             error = KafkaError(response.error_code, response.error_message or "")
             if response.error_code in _SESSION_LOST:
-                for partition, one in queue.items():
+                for partition, entry in queue.items():
                     # The broker still knows the records that we hold: send the acknowledgements in
                     # the next session.
-                    waiting = self._queue.setdefault(partition, _Queue(one.ids))
-                    waiting.said = {**one.said, **waiting.said}
+                    waiting = self._queue.setdefault(partition, _Queue(entry.ids))
+                    waiting.acknowledgements = {
+                        **entry.acknowledgements,
+                        **waiting.acknowledgements,
+                    }
             else:
-                for partition, one in queue.items():
-                    self._fetcher.events.on_outcome(partition, one.said, error)
+                for partition, entry in queue.items():
+                    self._fetcher.events.on_outcome(partition, entry.acknowledgements, error)
                 if not error.retriable:
                     self._fetcher.events.on_failure(error)
             return None
@@ -450,28 +461,27 @@ def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[Uuid, list[int]]:
     return topics
 
 
-def _batches(said: Said) -> list[tuple[int, int, list[int]]]:
+def _batches(acknowledgements: Acknowledgements) -> list[tuple[int, int, list[int]]]:
     """Return (first offset, last offset, types) of each run of consecutive offsets, with one type
     for the whole run or one for each offset."""
-    stretches: list[tuple[int, int, list[int]]] = []
-    for offset in sorted(said):
-        kind = int(said[offset])
-        if stretches and stretches[-1][1] == offset - 1:
-            first, _, kinds = stretches[-1]
+    ranges: list[tuple[int, int, list[int]]] = []
+    for offset in sorted(acknowledgements):
+        kind = int(acknowledgements[offset])
+        if ranges and ranges[-1][1] == offset - 1:
+            first, _, kinds = ranges[-1]
             kinds.append(kind)
-            stretches[-1] = (first, offset, kinds)
+            ranges[-1] = (first, offset, kinds)
         else:
-            stretches.append((offset, offset, [kind]))
+            ranges.append((offset, offset, [kind]))
     return [
-        (first, last, kinds[:1] if len(set(kinds)) == 1 else kinds)
-        for first, last, kinds in stretches
+        (first, last, kinds[:1] if len(set(kinds)) == 1 else kinds) for first, last, kinds in ranges
     ]
 
 
 def _fetch_topics(
     named: set[TopicIdPartition], queue: dict[TopicPartition, _Queue]
 ) -> list[fetching.FetchTopic]:
-    said = {one.ids: one.said for one in queue.values()}
+    acknowledgements = {entry.ids: entry.acknowledgements for entry in queue.values()}
     return [
         fetching.FetchTopic(
             topic_id=topic_id,
@@ -483,21 +493,21 @@ def _fetch_topics(
                             first_offset=first, last_offset=last, acknowledge_types=kinds
                         )
                         for first, last, kinds in _batches(
-                            said.get(TopicIdPartition(topic_id, number), {})
+                            acknowledgements.get(TopicIdPartition(topic_id, number), {})
                         )
                     ],
                 )
                 for number in sorted(numbers)
             ],
         )
-        for topic_id, numbers in _by_topic(named | said.keys()).items()
+        for topic_id, numbers in _by_topic(named | acknowledgements.keys()).items()
     ]
 
 
 def _acknowledge_topics(
     queue: dict[TopicPartition, _Queue],
 ) -> list[acknowledging.AcknowledgeTopic]:
-    said = {one.ids: one.said for one in queue.values()}
+    acknowledgements = {entry.ids: entry.acknowledgements for entry in queue.values()}
     return [
         acknowledging.AcknowledgeTopic(
             topic_id=topic_id,
@@ -508,11 +518,13 @@ def _acknowledge_topics(
                         acknowledging.AcknowledgementBatch(
                             first_offset=first, last_offset=last, acknowledge_types=kinds
                         )
-                        for first, last, kinds in _batches(said[TopicIdPartition(topic_id, number)])
+                        for first, last, kinds in _batches(
+                            acknowledgements[TopicIdPartition(topic_id, number)]
+                        )
                     ],
                 )
                 for number in sorted(numbers)
             ],
         )
-        for topic_id, numbers in _by_topic(said).items()
+        for topic_id, numbers in _by_topic(acknowledgements).items()
     ]

@@ -379,7 +379,7 @@ async def test_a_send_that_fails_ends_the_connection() -> None:
 @trio_test
 async def test_nothing_comes_between_the_parts_of_a_request() -> None:
     size = len(frame_request(HeartbeatRequest(), 4, 1, CONFIG.client_id))
-    for due in ("_log_in_at", "_throttled_until"):
+    for due in ("_reauthenticate_at", "_throttled_until"):
         sock = Narrow(10)
         async with trio.open_nursery() as nursery:
             node = Node(1, "127.0.0.1", 1)
@@ -387,12 +387,12 @@ async def test_nothing_comes_between_the_parts_of_a_request() -> None:
             await nursery.start(connection.run)
             connection.submit(HeartbeatRequest(), 4)
             now = trio.current_time()
-            setattr(connection, due, now - 1 if due == "_log_in_at" else now + 3600)
+            setattr(connection, due, now - 1 if due == "_reauthenticate_at" else now + 3600)
             connection.submit(HeartbeatRequest(), 4)
             await trio.testing.wait_all_tasks_blocked()
             assert sock.took == [("at once", 10), ("later", size - 10)]
             # The login came then, and failed: this peer does not say that it serves it.
-            assert connection.usable is (due != "_log_in_at")
+            assert connection.usable is (due != "_reauthenticate_at")
             connection.close()
 
 
