@@ -32,7 +32,7 @@ _CONF = {
 """Session configs that affect the contents of the files."""
 
 
-class SparkOfOurs(Protocol):
+class JobSpark(Protocol):
     """A Spark for a single job: in a JVM of its own, or a session of a Spark Connect server."""
 
     def session(self) -> "SparkSession":

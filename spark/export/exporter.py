@@ -26,7 +26,7 @@ import trio
 from pk.core.values import TopicPartition
 from pk.net.client.cluster import in_nursery, open_cluster
 from pk.net.client.config import AdminConfig, parse
-from pk.spark.connect import SparkOfOurs, connect
+from pk.spark.connect import JobSpark, connect
 from pk.spark.errors import DirectoryRefused, OptionError, SparkFailed
 from pk.spark.export.job import Job
 from pk.spark.export.manifest import (
@@ -213,13 +213,13 @@ def _opened(
             target = stack.enter_context(_open(options))
             before = _before(options, target.manifest)
             exports.append(_Export(settled(options, before), target, before, progress))
-        own: SparkOfOurs | None = None
+        own: JobSpark | None = None
         cores = topics[0].cores or default_cores()
         where = topics[0].where
         # Spark may outlive this process for a moment and still write.
         locks = [each.target.lock for each in exports if each.target.lock >= 0]
 
-        def start(long: bool) -> SparkOfOurs:
+        def start(long: bool) -> JobSpark:
             if where.remote is not None:
                 return stack.enter_context(connect(where))
             return stack.enter_context(launch(cores=cores, long=long, inherited=locks, where=where))
@@ -260,7 +260,7 @@ class _Export:
         self.options = options
         self.target = target
         self.before = before
-        self.own: SparkOfOurs | None = None
+        self.own: JobSpark | None = None
         self.spark: SparkSession | None = None
         self.cores = 1
         self._progress = progress

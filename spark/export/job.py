@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from pk.spark.connect import SparkOfOurs, cancel, struct_of
+from pk.spark.connect import JobSpark, cancel, struct_of
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.export.options import CODECS, ExportOptions, Progress
 from pk.spark.files.store import LocalStore, Store
@@ -69,7 +69,7 @@ class Job:
 
     def run(
         self,
-        own: SparkOfOurs | None,
+        own: JobSpark | None,
         spark: "SparkSession | None",
         progress: Callable[[Progress], None],
     ) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Job:
         )
 
     def _work(
-        self, own: SparkOfOurs | None, spark: "SparkSession | None", samples: dict[str, list[bytes]]
+        self, own: JobSpark | None, spark: "SparkSession | None", samples: dict[str, list[bytes]]
     ) -> dict[str, Any]:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -242,12 +242,12 @@ class Job:
         if given is not None:
             fields = _parse_schema(spark, name, given)
         else:
-            from pk.spark.read.sample import infer, infer_far
+            from pk.spark.read.sample import infer, infer_remotely
 
             if isinstance(self.states, LocalStore):
                 fields = infer(spark, samples[name], self.states.path)
             else:
-                fields = infer_far(spark, samples[name])
+                fields = infer_remotely(spark, samples[name])
         if before is not None:
             from pk.spark.schemas.growth import widened
 
@@ -288,7 +288,7 @@ class Job:
 
     def state(self, stage: Literal["exporting", "finishing"]) -> Progress:
         """The progress of the tasks."""
-        now = self._states.lately() if stage == "exporting" else self._states.now()
+        now = self._states.recent() if stage == "exporting" else self._states.now()
         records = sum(s.records for s in now.values())
         return Progress(stage, records, total_offsets(self.ranges), self.options.topic)
 

@@ -259,7 +259,7 @@ class ExportDirectory(Target):
         """Files that an earlier manifest listed and the current one does not."""
 
         self.manifest = self._read()
-        self._refuse_strangers()
+        self._refuse_other_files()
 
     @property
     def store(self) -> Store:
@@ -273,13 +273,13 @@ class ExportDirectory(Target):
         except ValueError as e:
             raise DirectoryRefused(f"{self.path / MANIFEST} cannot be read: {e}") from None
 
-    def _refuse_strangers(self) -> None:
+    def _refuse_other_files(self) -> None:
         """Raise DirectoryRefused if the directory contains files that are not part of an export."""
         if self.manifest is not None and self.manifest.table is not None:
             return  # a table's engines write compacted files and logs
         names = [name for name in os.listdir(self.path) if not self._is_ours(name)]
         names += [name for name in self._in_folders() if not FILE.fullmatch(os.path.basename(name))]
-        refuse_strangers(str(self.path), names)
+        refuse_other_files(str(self.path), names)
 
     @staticmethod
     def _is_ours(name: str) -> bool:
@@ -368,7 +368,7 @@ def is_ours(name: str) -> bool:
     )
 
 
-def refuse_strangers(place: str, names: Iterable[str]) -> None:
+def refuse_other_files(place: str, names: Iterable[str]) -> None:
     """Raise DirectoryRefused if there are any `names`, which are those of other programs' files."""
     strangers = sorted(names)
     if strangers:

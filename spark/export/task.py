@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pk.spark.export.schemas import Decoding
 
 _ERROR: Final = ".error"
-_SAID_EVERY_S: Final = 0.2
-_SAID_FAR_EVERY_S: Final = 2.0
+_REPORT_EVERY_S: Final = 0.2
+_REMOTE_REPORT_EVERY_S: Final = 2.0
 """Seconds between a task's reports of its progress: the first to a directory, the second to object
 storage."""
 
@@ -71,9 +71,9 @@ class TaskState:
     """Column → the number of texts that do not fit its fields."""
 
 
-def far_apart(states: Store) -> float:
+def read_interval_s(states: Store) -> float:
     """The time in seconds between two reads of the states."""
-    return _SAID_EVERY_S if isinstance(states, LocalStore) else _SAID_FAR_EVERY_S
+    return _REPORT_EVERY_S if isinstance(states, LocalStore) else _REMOTE_REPORT_EVERY_S
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class ReadRanges:
         context = TaskContext.get()
         # Several attempts of a task may run at the same time.
         name = f"{number}-{0 if context is None else context.taskAttemptId()}"
-        records, said, every_s = 0, time.monotonic(), far_apart(self.states)
+        records, said, every_s = 0, time.monotonic(), read_interval_s(self.states)
         counters = {name: FieldCounter(known) for name, known in self.fields.items()}
         readers = self.json.readers()
         unparsed: Counter[str] = Counter()
@@ -212,9 +212,9 @@ class States:
         self._looked, self._found = time.monotonic(), found
         return found
 
-    def lately(self) -> dict[int, TaskState]:
+    def recent(self) -> dict[int, TaskState]:
         """The states as of the last read, which is repeated if it was too long ago."""
-        if time.monotonic() - self._looked < far_apart(self._store):
+        if time.monotonic() - self._looked < read_interval_s(self._store):
             return self._found
         return self.now()
 

@@ -29,7 +29,7 @@ from pk.spark.export.manifest import (
     Target,
     Unfinished,
     is_ours,
-    refuse_strangers,
+    refuse_other_files,
     wait_for_lock,
 )
 from pk.spark.files.store import ObjectStore, Overtaken
@@ -50,7 +50,7 @@ class ExportUrl(Target):
         self._unlisted: set[str] = set()
         self.manifest = self._read()
         self._names = self.store.names() if self._is_parquet else []
-        self._refuse_strangers()
+        self._refuse_other_files()
 
     @property
     def store(self) -> ObjectStore:
@@ -75,10 +75,10 @@ class ExportUrl(Target):
             place = self.store.url_of(MANIFEST)
             raise DirectoryRefused(f"{place} cannot be read: {e}") from None
 
-    def _refuse_strangers(self) -> None:
+    def _refuse_other_files(self) -> None:
         if not self._is_parquet:
             return  # a table's engines write compacted files and logs
-        refuse_strangers(
+        refuse_other_files(
             self.store.url,
             [
                 name

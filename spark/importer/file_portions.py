@@ -37,7 +37,7 @@ def file_portions(frame: "DataFrame") -> list[Portion]:
     return [portion for each in partitions_of(frame) for portion in _file_portion(each)]
 
 
-MIXES: Final = (
+MIXED_FILES: Final = (
     "an expression combines rows of different files (a window function or an aggregate); write "
     "its result to files, and import these"
 )
@@ -51,7 +51,7 @@ def _file_portion(partition: Any) -> Iterable[Portion]:
             raise
         if partition.getClass().getSimpleName() == "ParallelCollectionPartition":
             return []
-        raise ImportRefused(MIXES) from e
+        raise ImportRefused(MIXED_FILES) from e
     if len(files) != 1:
         raise SparkFailed(f"Spark reads {len(files)} files in one task, but pk asked for one")
     file = files[0]

@@ -341,9 +341,9 @@ def _shown(value: Any) -> str:
 def _bad_line(error: Exception, source: Source, portions: Sequence[Portion]) -> SparkFailed | None:
     """The error that names the file and the line that a task could not read; None if the job failed
     for another reason."""
-    from pk.spark.importer.read_lines import said_bad_line
+    from pk.spark.importer.read_lines import parse_bad_line
 
-    said = said_bad_line(str(error))
+    said = parse_bad_line(str(error))
     if said is None:
         return None
     number, line, why = said

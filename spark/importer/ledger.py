@@ -30,7 +30,7 @@ from pk.net.client.results import IsolationLevel
 from pk.net.client.transaction import Transactions
 from pk.spark.connections import connections
 from pk.spark.errors import SparkError
-from pk.spark.sink.commit import abort, by_partition, worth_another
+from pk.spark.sink.commit import abort, by_partition, may_retry
 from pk.spark.sink.marker import Markers
 from pk.spark.sink.messages import SealedMessage
 from pk.spark.sink.options import SinkOptions
@@ -142,7 +142,7 @@ class Ledger:
                     raise ImportOvertaken(
                         f"another run of the import {self._id} has begun and taken over"
                     ) from e
-                if attempt == _ATTEMPTS - 1 or not worth_another(e):
+                if attempt == _ATTEMPTS - 1 or not may_retry(e):
                     raise
             except ClientError:
                 if attempt == _ATTEMPTS - 1:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pk.spark.errors import OptionError
-from pk.spark.importer.file_portions import MIXES, Portion, file_portions, partitions_of
+from pk.spark.importer.file_portions import MIXED_FILES, Portion, file_portions, partitions_of
 from pk.spark.importer.options import TEXT, ImportOptions, ImportRefused
 from pk.spark.importer.text_source import open_text
 from pk.spark.reasons import NO_DRIVER, has_no_driver
@@ -153,7 +153,7 @@ def portions_of(source: Source, frame: "DataFrame") -> list[Portion]:
     if not source.ranges:
         return file_portions(frame)
     if len(partitions_of(frame)) != len(source.ranges):
-        raise ImportRefused(MIXES)
+        raise ImportRefused(MIXED_FILES)
     return [
         Portion(f"keys {low} to {high}", "table", low, high - low, "")
         for low, high in source.ranges

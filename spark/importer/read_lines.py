@@ -42,7 +42,7 @@ class BadLine(SparkError):
         super().__init__(f"{_MARK}:{portion}:{line}:{reason}:{_MARK}")
 
 
-def said_bad_line(message: str) -> tuple[int, int, str] | None:
+def parse_bad_line(message: str) -> tuple[int, int, str] | None:
     """Parse the message of a failed job: the portion, the line in the portion (for CSV, in the
     file) and the reason. None if the job failed for another reason."""
     found = _SAID.search(message)

@@ -375,22 +375,22 @@ class _Table:
     def directory(self, name: str, default: str = "", *, needed: str | None = None) -> str:
         """A local directory: a path, or a `file:` URL."""
         place = self.text(name, default, needed=needed)
-        self.must_be_here((name,), f"{name} must be a directory", place)
+        self.check_local((name,), f"{name} must be a directory", place)
         return place
 
     def place(self, name: str, default: str = "", *, needed: str | None = None) -> str:
         """A local directory, or a URL of object storage."""
         place = self.text(name, default, needed=needed)
-        self.must_be_a_place((name,), name, place)
+        self.check_location((name,), name, place)
         return place
 
-    def must_be_a_place(self, path: Path, name: str, place: str) -> None:
+    def check_location(self, path: Path, name: str, place: str) -> None:
         """Report a location that is neither local nor in object storage; `path` is its path in this
         table."""
         if not is_object_url(place):
-            self.must_be_here(path, f"{name} must be a URL such as s3://… or a directory", place)
+            self.check_local(path, f"{name} must be a URL such as s3://… or a directory", place)
 
-    def must_be_here(self, path: Path, what: str, place: str) -> None:
+    def check_local(self, path: Path, what: str, place: str) -> None:
         """Report a location that is not local; `path` is its path in this table."""
         try:
             local_path(place)
@@ -550,7 +550,7 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
     spark = table.table("spark")
     jars = spark.texts("jars") if spark is not None else ()
     for number, jar in enumerate(jars):
-        table.must_be_here(("spark", "jars", number), "a jar must be a file", jar)
+        table.check_local(("spark", "jars", number), "a jar must be a file", jar)
     pipeline = Pipeline(
         file=file,
         document=table.document,
@@ -907,7 +907,7 @@ def _iceberg_sink(table: _Table, sink: Sink) -> IcebergSink:
     elif catalog.get("type", "sql") not in ICEBERG_CATALOGS:
         table.wrong("catalog", f"a catalog's type must be {' or '.join(ICEBERG_CATALOGS)}")
     where = catalog.get("warehouse", "")
-    table.must_be_a_place(("catalog", "warehouse"), "warehouse", where)
+    table.check_location(("catalog", "warehouse"), "warehouse", where)
     return IcebergSink(
         name=sink.name,
         source=sink.source,

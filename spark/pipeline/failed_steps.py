@@ -150,9 +150,9 @@ class Search:
                 rows.write.format("noop").mode("overwrite").save()
             except (PySparkException, Py4JJavaError) as e:
                 said = str(e)
-                if json_values.said_new_fields(said) or not is_of_values(said):
+                if json_values.parse_new_fields(said) or not is_of_values(said):
                     raise _Other(said) from e
-                return json_values.said_bad_record(said) or reason(said)
+                return json_values.parse_bad_record(said) or reason(said)
             return None
 
         try:

@@ -29,7 +29,7 @@ def raise_new_fields(source: str, found: "Column") -> "Column":
     return f.raise_error(said).cast("boolean")
 
 
-def said_new_fields(message: str) -> tuple[str, bytes] | None:
+def parse_new_fields(message: str) -> tuple[str, bytes] | None:
     """The source and the new fields, as a JSON object, in the message of a failed batch; None if it
     failed for another reason."""
     match = _SAID.search(message)
@@ -51,7 +51,7 @@ def raise_bad_record(why: "Column") -> "Column":
     return f.raise_error(said).cast("boolean")
 
 
-def said_bad_record(message: str) -> str | None:
+def parse_bad_record(message: str) -> str | None:
     """The record that does not parse and the reason, in the message of a failed batch; None if it
     failed for another reason."""
     match = _BAD.search(message)

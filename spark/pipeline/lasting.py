@@ -47,9 +47,9 @@ def is_lasting(error: BaseException) -> bool:
         return error.code in _CODES
     return isinstance(
         error, WrongPipeline | OptionError | SparkMissing | DataLost | ConfigError
-    ) or is_said_to_last(str(error))
+    ) or is_lasting_message(str(error))
 
 
-def is_said_to_last(failure: str) -> bool:
+def is_lasting_message(failure: str) -> bool:
     """Whether a failure would recur, according to Spark's text for it."""
     return _SAID.search(failure) is not None

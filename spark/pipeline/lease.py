@@ -26,7 +26,7 @@ RENEW_S: Final = 5.0
 _POLL_S: Final = 1.0
 
 
-class Taken(Exception):
+class LeaseTaken(Exception):
     """Another process has the lease; the message is the name of its machine."""
 
 
@@ -51,7 +51,7 @@ class Lease:
 
     def __enter__(self) -> Self:
         """Acquire the lease. Waits until a lease that is not being renewed has expired. Raises
-        Taken, OSError."""
+        LeaseTaken, OSError."""
         seen: Mapping[str, str] | None = None
         since = time.monotonic()
         while True:
@@ -64,7 +64,7 @@ class Lease:
             if known["free"]:
                 break
             if seen is not None and self._version != seen:
-                raise Taken(known["host"])
+                raise LeaseTaken(known["host"])
             seen = self._version
             if time.monotonic() - since > self._lease_s:
                 break
@@ -72,7 +72,7 @@ class Lease:
         try:
             self._write()
         except Overtaken:
-            raise Taken("another machine") from None
+            raise LeaseTaken("another machine") from None
         self._thread.start()
         return self
 

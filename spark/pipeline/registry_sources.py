@@ -24,7 +24,7 @@ from pk.spark.errors import OptionError
 from pk.spark.files.object_path import write_json
 from pk.spark.pipeline.definition import Column, Pipeline, TopicSink, TopicSource
 from pk.spark.pipeline.places import Places
-from pk.spark.pipeline.widening import why_not
+from pk.spark.pipeline.widening import widening_refusal
 from pk.spark.schemas.growth import NUMBERS, is_wider
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.schemas.options import split_options
@@ -157,7 +157,7 @@ class RegistryVersions:
             given = found[source.name] | self._as_options(column, latest, latest)
             given.pop(f"{column}.schema.version", None)
             trial = {**found, source.name: given}
-            why = why_not(self._places, plan(found), partial(plan, trial))
+            why = widening_refusal(self._places, plan(found), partial(plan, trial))
             if why is None:
                 found = trial
                 self._chosen[_name(source, column)] = latest

@@ -25,7 +25,7 @@ from pk.spark.pipeline.checkpoints import last_batch
 from pk.spark.pipeline.definition import JdbcSource, Pipeline, TopicSink
 from pk.spark.pipeline.failed_records import FailedRecord, FailedRecords
 from pk.spark.pipeline.group_offsets import GroupOffsets
-from pk.spark.pipeline.lasting import is_lasting, is_said_to_last
+from pk.spark.pipeline.lasting import is_lasting, is_lasting_message
 from pk.spark.pipeline.metrics import serving
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import Held, Lock, Status, StatusFile, hold, rows_of
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pk.spark.text.json_columns import JsonFields
 
 _POLL_S: Final = 0.2
-_FAR_POLL_S: Final = 2.0
+_REMOTE_POLL_S: Final = 2.0
 _BATCH_END_S: Final = 120
 """The longest time in seconds to wait for the end of a batch at a stop. An interrupted batch runs
 again at the next start."""
@@ -328,7 +328,7 @@ class _Asked:
             return True
         # Object storage is checked less often.
         now, far = time.monotonic(), isinstance(self._stop, ObjectPath)
-        if not self._found and (not far or now - self._looked >= _FAR_POLL_S):
+        if not self._found and (not far or now - self._looked >= _REMOTE_POLL_S):
             self._looked = now
             with contextlib.suppress(OSError):  # the next check may succeed
                 self._found = self._stop.exists()
@@ -558,7 +558,7 @@ class _Run:
         said = failure.said
         if is_new_version(said):
             return dict(known)
-        new = json_values.said_new_fields(said)
+        new = json_values.parse_new_fields(said)
         if new is not None:
             name, seen = new
             [source] = [s for s in self._pipeline.topics if s.name == name]
@@ -567,7 +567,7 @@ class _Run:
             found = {**known, name: wider}
             fields.remember(found)
             return found
-        bad = json_values.said_bad_record(said)
+        bad = json_values.parse_bad_record(said)
         if bad is not None:
             raise PipelineFailed(f"a record does not parse: {bad}; {_GOES_ON}", lasting=True)
         if _CONNECT_BACK in said and self._connects < _CONNECT_ATTEMPTS:
@@ -580,7 +580,7 @@ class _Run:
         of_values = storage_cause(said) is None and is_of_values(said)
         if failure.query is not None and failure.query.sink is not None and of_values:
             return self._without_failing(failure.query, said, spark, known, fields)
-        raise PipelineFailed(_why(failure), lasting=is_said_to_last(said))
+        raise PipelineFailed(_why(failure), lasting=is_lasting_message(said))
 
     def _refusal(
         self,
@@ -592,14 +592,14 @@ class _Run:
     ) -> str | None:
         """Why the pipeline cannot continue with the fields `after` of a source; None if it can.
         Raises WrongPipeline if it cannot continue with the fields `before` either."""
-        from pk.spark.pipeline.widening import why_not
+        from pk.spark.pipeline.widening import widening_refusal
 
         versions = self._versions(spark, known)
 
         def planned(given: "JsonFields") -> "list[Query]":
             return self._ready(spark, {**known, source: given}, versions)
 
-        return why_not(self._places, planned(before), lambda: planned(after))
+        return widening_refusal(self._places, planned(before), lambda: planned(after))
 
     def _versions(
         self,
@@ -685,13 +685,13 @@ class _Run:
         except Unsearchable as e:
             raise PipelineFailed(
                 f"{reason(said)}; pk cannot find the failing record: {e}",
-                lasting=is_said_to_last(said),
+                lasting=is_lasting_message(said),
             ) from e
         if other is not None:
             return self._after(_Failure(other), spark, known, fields)
         if not found:
             why = "no record of the batch fails by itself"
-            raise PipelineFailed(f"{reason(said)}; {why}", lasting=is_said_to_last(said))
+            raise PipelineFailed(f"{reason(said)}; {why}", lasting=is_lasting_message(said))
         if stops:
             [first] = found
             message = f"a step fails with a record: {first.place}: {first.why}; {_GOES_ON}"

@@ -16,7 +16,7 @@ from typing import IO, Any, Final, Literal, Self, TypedDict, cast
 
 from pk.spark.errors import SparkError
 from pk.spark.files.object_path import ObjectPath, write_json
-from pk.spark.pipeline.lease import Lease, Taken, is_held
+from pk.spark.pipeline.lease import Lease, LeaseTaken, is_held
 from pk.spark.pipeline.places import Places
 
 READ: Final = "read_"
@@ -115,7 +115,7 @@ class Held(Lease):
         """Acquire the lease. Raises AlreadyRunning, OSError."""
         try:
             return super().__enter__()
-        except Taken as e:
+        except LeaseTaken as e:
             raise AlreadyRunning(
                 f"{e} runs this pipeline (its checkpoint is {self._checkpoint})"
             ) from None

@@ -136,7 +136,7 @@ def write_delta(
     attempt = _Attempt(store, identity, batch)
     if delta_last(store, identity) >= batch:
         if attempt.left:
-            attempt.tidy(delta_files(store))
+            attempt.remove_other_attempts(delta_files(store))
         return
     files = attempt.write(frame, sink.partition_by)
     attempt.end(
@@ -176,7 +176,7 @@ class _Attempt:
         attempt's if an earlier attempt has added the batch in the meantime. Raises OSError."""
         self._store.remove(self.left if added else self._own)
 
-    def tidy(self, known: Iterable[str]) -> None:
+    def remove_other_attempts(self, known: Iterable[str]) -> None:
         """Remove the files of all attempts except the one whose files are in the table. `known` are
         the names of the table's files. Raises OSError."""
         within = f"{self._folder}/"
@@ -207,7 +207,7 @@ def write_iceberg(
             store = table_store(table)
             attempt = _Attempt(store, identity, batch, _DATA)
             if attempt.left:
-                attempt.tidy(iceberg_files(table, store))
+                attempt.remove_other_attempts(iceberg_files(table, store))
             return
         with table.update_schema() as update:
             update.union_by_name(schema)

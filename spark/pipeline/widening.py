@@ -41,7 +41,7 @@ _NARROW: Final[dict[int, tuple[type[DataType], ...]]] = {
 fit."""
 
 
-def why_not(
+def widening_refusal(
     places: Places, before: Sequence["Query"], plan: Callable[[], Sequence["Query"]]
 ) -> str | None:
     """Why a pipeline with the queries `before` cannot continue with the queries of `plan`, whose

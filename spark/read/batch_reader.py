@@ -15,7 +15,7 @@ from pk.spark.read.options import SourceOptions
 from pk.spark.read.plan import plan
 from pk.spark.read.range_partition import RangePartition
 from pk.spark.read.reader import read
-from pk.spark.session.collector import put_modules_aside
+from pk.spark.session.collector import freeze_modules
 
 if TYPE_CHECKING:
     from pk.spark.schemas.reading import Reading
@@ -56,7 +56,7 @@ def rows(
 ) -> Iterator[pa.RecordBatch]:
     """The records of a task's range. Raises Undecodable, and as pk.spark.read.reader.read."""
     assert partition.wanted is not None
-    put_modules_aside()
+    freeze_modules()
     raw = read(partition.wanted, options.read)
     if reading is None:
         yield from raw

@@ -117,13 +117,13 @@ class _Fetching:
     async def _fetch(self) -> None:
         try:
             cluster = await self._connections.cluster(self._options.bootstrap, self._config)
-            await RangeFetch(cluster, self._wanted, self._options, self._config).run(self._hand)
+            await RangeFetch(cluster, self._wanted, self._options, self._config).run(self._deliver)
         except Exception as e:  # noqa: BLE001 (raised again in the task's own thread)
             self._error = e
         finally:
             self._answers.put(None)
 
-    async def _hand(self, batches: list[_Batch]) -> None:
+    async def _deliver(self, batches: list[_Batch]) -> None:
         await self._room.acquire()
         self._answers.put(batches)
 

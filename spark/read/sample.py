@@ -56,7 +56,7 @@ def infer(
         return spark.read.options(**_OPTIONS).json(f"file://{file.name}").schema
 
 
-def infer_far(spark: "SparkSession", texts: Sequence[bytes]) -> "StructType":
+def infer_remotely(spark: "SparkSession", texts: Sequence[bytes]) -> "StructType":
     """Do the same with a Spark that shares no directory with this process."""
     import pyarrow as pa
 

@@ -11,7 +11,7 @@ import os
 _done_in: list[int] = []
 
 
-def put_modules_aside() -> None:
+def freeze_modules() -> None:
     """Freeze all existing objects, so that later collections skip them. Only the first call in a
     process has an effect, so that objects left over by tasks are still collected."""
     if _done_in != [os.getpid()]:

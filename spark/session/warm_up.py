@@ -56,7 +56,7 @@ def warm_up() -> Path:
     java = find_java()
     archive = archive_of(java, require_pyspark())
     archive.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _alone(archive.path.with_suffix(".lock")):
+    with _locked(archive.path.with_suffix(".lock")):
         if archive.base is not None:
             with _written(archive.base) as unfinished:
                 _make_base(java, unfinished)
@@ -104,7 +104,7 @@ def _make(archive: ClassArchive) -> None:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

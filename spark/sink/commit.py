@@ -41,7 +41,7 @@ _TIMEOUT_MAX_MS: Final = 900_000
 _BYTES_A_MS: Final = 2_000
 """The lowest speed that is expected for publishing, which determines the transaction's timeout."""
 
-_DECIDED_ANEW: Final = (
+_RETRIED_ERRORS: Final = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -66,15 +66,15 @@ async def publish_batch(
         try:
             return await _publish_batch(cluster, options, query_id, batch_id, messages)
         except (KafkaError, ClientError) as e:
-            if attempt == _ATTEMPTS - 1 or not worth_another(e):
+            if attempt == _ATTEMPTS - 1 or not may_retry(e):
                 raise
     raise AssertionError
 
 
-def worth_another(error: Exception) -> bool:
+def may_retry(error: Exception) -> bool:
     """Whether the same transaction may succeed if it is tried again."""
     if isinstance(error, KafkaError):
-        return error.retriable or error.code in _DECIDED_ANEW
+        return error.retriable or error.code in _RETRIED_ERRORS
     return isinstance(error, ClientError)
 
 

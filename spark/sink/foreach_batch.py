@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from pk.spark.connections import connections
 from pk.spark.errors import OptionError
 from pk.spark.files.store import Store, store_at
-from pk.spark.session.collector import put_modules_aside
+from pk.spark.session.collector import freeze_modules
 from pk.spark.sink import DRIVER_BYTES
 from pk.spark.sink.large_batch import LIST, LargeBatch
 from pk.spark.sink.messages import Section, StagingFailed, inline_limit
@@ -128,7 +128,7 @@ class SealRows:
     driver_bytes: int | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        put_modules_aside()
+        freeze_modules()
         context = TaskContext.get()
         assert context is not None
         task = context.partitionId()
@@ -154,7 +154,7 @@ class PublishLanes:
     lanes: list[int]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        put_modules_aside()
+        freeze_modules()
         numbers = [n for batch in batches for n in batch.column("id").to_pylist()]
         if not numbers:
             return

@@ -24,7 +24,7 @@ from pk.net.client.results import IsolationLevel
 from pk.spark.connections import connections
 from pk.spark.files.store import Store
 from pk.spark.sink import DRIVER_BYTES
-from pk.spark.sink.commit import BatchCommit, worth_another
+from pk.spark.sink.commit import BatchCommit, may_retry
 from pk.spark.sink.marker import TOPIC
 from pk.spark.sink.messages import StagingFailed
 from pk.spark.sink.options import SinkOptions
@@ -36,7 +36,7 @@ T = TypeVar("T")
 LIST: Final = "files.json"
 _ATTEMPTS: Final = 3
 
-_swept: Final[set[str]] = set()
+_cleaned: Final[set[str]] = set()
 """The directories from which this process has removed leftovers of earlier processes."""
 
 
@@ -80,7 +80,7 @@ class LargeBatch:
             has_files = any(part.file is not None for part in parts)
             size = sum(part.size for part in parts)
             if self.driver_bytes is None or size <= self.driver_bytes:
-                listed = self.publish_here(parts, size)
+                listed = self.publish_from_driver(parts, size)
             else:
                 listed = self.make_list(parts)
         else:
@@ -100,7 +100,7 @@ class LargeBatch:
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise StagingFailed(f"{url} cannot be read: {e}") from e
 
-    def publish_here(self, parts: Sequence[Part], size: int) -> SealedList | None:
+    def publish_from_driver(self, parts: Sequence[Part], size: int) -> SealedList | None:
         """Publish the batch from this process, unless it is already published. If another driver
         has created a list, return that list instead."""
         messages = [message_of(self.store, part) for part in parts]
@@ -117,7 +117,7 @@ class LargeBatch:
             connections().run(commit.publish, messages, records)
             return None
 
-        return _patiently(attempt)
+        return _with_retries(attempt)
 
     def make_list(self, parts: Sequence[Part]) -> SealedList:
         """Write all parts to files and create the list, unless another driver has created one.
@@ -140,7 +140,7 @@ class LargeBatch:
     def publish_listed(self, listed: SealedList, publish: Callable[[SealedList], None]) -> None:
         """Publish the files of a list with executors, and then write the batch's marker, unless the
         batch is already published."""
-        commit = _patiently(lambda: self._taken_over(0))
+        commit = _with_retries(lambda: self._taken_over(0))
         if commit is None:
             return
         publish(listed)
@@ -154,7 +154,7 @@ class LargeBatch:
             if commit is not None:
                 connections().run(commit.publish, (), listed.records, names)
 
-        _patiently(attempt)
+        _with_retries(attempt)
 
     def remove(self, has_files: bool) -> None:
         """Remove the batch's files. The first call in a process also removes those of earlier
@@ -163,14 +163,14 @@ class LargeBatch:
         try:
             if has_files:
                 self.store.remove_folder(self.folder)
-            if url in _swept:
+            if url in _cleaned:
                 return
             names = self.store.names(self.query_id)
             batches = {name.removeprefix(f"{self.query_id}/").partition("/")[0] for name in names}
             for batch in batches:
                 if batch.isdecimal() and int(batch) <= self.batch_id:
                     self.store.remove_folder(f"{self.query_id}/{batch}")
-            _swept.add(url)
+            _cleaned.add(url)
         except OSError as e:
             raise StagingFailed(f"the sealed records in {url} cannot be removed: {e}") from e
 
@@ -208,12 +208,12 @@ class LargeBatch:
         )
 
 
-def _patiently(attempt: Callable[[], T]) -> T:
+def _with_retries(attempt: Callable[[], T]) -> T:
     """Repeat an attempt as long as another one may succeed, at most `_ATTEMPTS` times."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return attempt()
         except (KafkaError, ClientError) as e:
-            if not worth_another(e):
+            if not may_retry(e):
                 raise
     return attempt()

@@ -25,7 +25,7 @@ from pk.net.client.errors import ClientError
 from pk.net.client.transaction import Transactions
 from pk.spark.connections import connections
 from pk.spark.files.store import Store
-from pk.spark.sink.commit import abort, by_partition, open_transactions, worth_another
+from pk.spark.sink.commit import abort, by_partition, may_retry, open_transactions
 from pk.spark.sink.marker import TOPIC, Markers, MarkerUnreadable, encode_file
 from pk.spark.sink.options import SinkOptions
 from pk.spark.sink.publish import Identity, Publisher
@@ -57,7 +57,7 @@ async def publish_lane(options: SinkOptions, store: Store, listed: SealedList, l
         except (KafkaError, ClientError) as e:
             failures = 1 if publisher.count else failures + 1
             count += publisher.count
-            if failures == _ATTEMPTS or not worth_another(e):
+            if failures == _ATTEMPTS or not may_retry(e):
                 raise
 
 

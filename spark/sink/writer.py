@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 )
 
 from pk.spark.connections import connections
-from pk.spark.session.collector import put_modules_aside
+from pk.spark.session.collector import freeze_modules
 from pk.spark.sink.commit import open_publisher, publish_batch, publish_job, publish_sealed
 from pk.spark.sink.messages import SealedMessage, collect, inline_limit, remove_staged
 from pk.spark.sink.options import Delivery, SinkOptions
@@ -32,7 +32,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         """`encoders` are the encoders of columns with schemas (pk.spark.schemas.writing)."""
         self.options = options
         self.encoders = encoders
-        put_modules_aside()
+        freeze_modules()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Seal the rows of a task. Raises RowRefused, Unencodable, StagingFailed, KafkaError,
@@ -120,7 +120,7 @@ def _written(
     query_id: str | None,
 ) -> SealedMessage:
     """Seal the rows of a task. With at-least-once delivery, also publish them at once."""
-    put_modules_aside()
+    freeze_modules()
     context = TaskContext.get()
     assert context is not None
     task = context.partitionId()

@@ -11,7 +11,7 @@ from pk.core.values import TopicPartition
 from pk.spark.read.options import BatchLimits
 
 
-def shared_out(
+def proportional_ends(
     offsets_max: int, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The end of a batch of about `offsets_max` offsets from `begin`: each partition gets a share

@@ -21,11 +21,11 @@ from pk.spark.read.options import SourceOptions
 from pk.spark.read.plan import bounds, whole
 from pk.spark.read.ranges import OffsetRange, split
 from pk.spark.stream.arrivals import Arrivals
-from pk.spark.stream.limits import Delay, shared_out
+from pk.spark.stream.limits import Delay, proportional_ends
 from pk.spark.stream.offsets import StreamOffset
 
-_LOOKS: Final = 5
-_LOOK_AGAIN_S: Final = 0.4
+_READS: Final = 5
+_READ_AGAIN_S: Final = 0.4
 
 
 class Progress:
@@ -98,10 +98,10 @@ class Progress:
 
     async def _end(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         held = await self._held(start)
-        for _ in range(_LOOKS):
+        for _ in range(_READS):
             if not losses_between(start, held):
                 break
-            await trio.sleep(_LOOK_AGAIN_S)
+            await trio.sleep(_READ_AGAIN_S)
             await self._arrivals.look()
             held = await self._held(start)
         losses = losses_between(start, held)
@@ -145,7 +145,7 @@ class Progress:
                 return start
         if limits.offsets_max is None:
             return end
-        return StreamOffset(shared_out(limits.offsets_max, begin, end.positions), end.ids)
+        return StreamOffset(proportional_ends(limits.offsets_max, begin, end.positions), end.ids)
 
 
 def begin_of(tp: TopicPartition, start: StreamOffset, ids: Mapping[str, Uuid]) -> int:

@@ -204,7 +204,7 @@ class _Column:
         if len(self._path) == 1:
             [name] = self._path
             values = [row.get(name) for row in rows]
-            quick = _quick(values, self._type)
+            quick = _convert_with_arrow(values, self._type)
             if quick is not None:
                 return quick
         found: list[Any] = []
@@ -222,7 +222,7 @@ class _Column:
 _NULL: Final = type(None)
 
 
-def _quick(values: list[Any], kind: pa.DataType) -> pa.Array | None:
+def _convert_with_arrow(values: list[Any], kind: pa.DataType) -> pa.Array | None:
     """Convert a whole column with Arrow, if that has the same result as `convert_of`; otherwise
     None."""
     types = set(map(type, values))

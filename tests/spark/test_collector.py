@@ -5,12 +5,12 @@ import sys
 
 PROGRAM = """
 import gc
-from pk.spark.session.collector import put_modules_aside
+from pk.spark.session.collector import freeze_modules
 
-put_modules_aside()
+freeze_modules()
 first = gc.get_freeze_count()
 later = [[] for _ in range(10_000)]
-put_modules_aside()
+freeze_modules()
 assert first > 1_000, first
 assert gc.get_freeze_count() <= first, "what came after the first call must be collected"
 """

@@ -16,7 +16,7 @@ from pk.spark.files.object_path import ObjectPath, spark_url, write_json
 from pk.spark.pipeline.checkpoints import committed, last_batch, query_names
 from pk.spark.pipeline.definition import parse_pipeline
 from pk.spark.pipeline.failed_records import FailedRecord, FailedRecords
-from pk.spark.pipeline.lease import Lease, Taken, is_held
+from pk.spark.pipeline.lease import Lease, LeaseTaken, is_held
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import StatusFile, hold, is_running, read_status
 from pk.spark.read.ranges import OffsetRange
@@ -58,7 +58,7 @@ def test_one_process_runs_it(places: Places) -> None:
     assert not is_running(places)
     with lease(places) as first:
         assert is_running(places)
-        with pytest.raises(Taken), lease(places):
+        with pytest.raises(LeaseTaken), lease(places):
             pass
         assert not first.lost
     assert not is_running(places)

@@ -5,16 +5,18 @@ from hypothesis import strategies as st
 
 from pk.core.values import TopicPartition
 from pk.spark.read.options import BatchLimits
-from pk.spark.stream.limits import Delay, shared_out
+from pk.spark.stream.limits import Delay, proportional_ends
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 
 
 def test_each_partition_has_its_share_and_a_small_one_moves_on() -> None:
     begin, end = {A: 0, B: 100, C: 5}, {A: 9_000, B: 1_100, C: 6}
-    assert shared_out(100, begin, end) == {A: 89, B: 109, C: 6}
-    assert shared_out(20_000, begin, end) == end
-    assert shared_out(10, {A: 5}, {A: 5, B: 20}) == {A: 5, B: 10}, "a new partition begins at 0"
+    assert proportional_ends(100, begin, end) == {A: 89, B: 109, C: 6}
+    assert proportional_ends(20_000, begin, end) == end
+    assert proportional_ends(10, {A: 5}, {A: 5, B: 20}) == {A: 5, B: 10}, (
+        "a new partition begins at 0"
+    )
 
 
 @given(
@@ -26,7 +28,7 @@ def test_a_batch_moves_on_and_never_beyond_the_end(
 ) -> None:
     begin = {TopicPartition("t", n): at for n, (at, _) in enumerate(sizes)}
     end = {TopicPartition("t", n): max(at + size, 0) for n, (at, size) in enumerate(sizes)}
-    found = shared_out(limit, begin, end)
+    found = proportional_ends(limit, begin, end)
     assert set(found) == set(end)
     assert all(found[tp] <= end[tp] for tp in end)
     assert all(found[tp] > begin[tp] for tp in end if end[tp] > begin[tp])
