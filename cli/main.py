@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pk.cli.exits import UsageError
 
 
-SELDOM = (250_000, 10, 10)
+GC_THRESHOLDS = (250_000, 10, 10)
 """The thresholds for garbage collection: new objects, collections of the youngest generation, and
 so on. With Python's defaults, the collector scans all modules thirty times while they are imported,
 and finds nothing; this takes an eighth of the time in which a broker starts. The imports make
@@ -30,7 +30,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     """
     if argv is not None:
         return _run(list(argv))
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     end_on_interrupt()
     if None in (sys.stdin, sys.stdout, sys.stderr):
         open_closed()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.cluster.broker_defaults import Default, broker_defaults
-from pk.cli.cluster.configs import own_source, remember_keys, shown_name, spoken_name
+from pk.cli.cluster.configs import name_in_sentence, own_source, remember_keys, shown_name
 from pk.cli.cluster.propagation import until_configs
 from pk.cli.cluster.remembered_configs import remember_configs, settle_configs
 from pk.cli.cluster.topics import is_unknown, unknown_topic
@@ -106,7 +106,7 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
         if (error := described.errors.get(resource)) is not None:
             if resource.type is ResourceType.TOPIC and is_unknown(error):
                 raise CommandError((await unknown_topic(context, admin, resource.name)).said)
-            raise CommandError(f"{spoken_name(resource)}: {sentence(error)}", exit_code(error))
+            raise CommandError(f"{name_in_sentence(resource)}: {sentence(error)}", exit_code(error))
         known[resource] = described.ok[resource]
         remember_keys(resource, known[resource])
         entries = {entry.name: entry for entry in known[resource]}
@@ -240,7 +240,7 @@ async def check_plan(context: Context, plan: ConfigPlan) -> None:
 
 def say_plan(context: Context, plan: ConfigPlan) -> None:
     """Show the planned changes, before the question."""
-    spoken = {shown_name(resource): spoken_name(resource) for resource in plan.wanted}
+    spoken = {shown_name(resource): name_in_sentence(resource) for resource in plan.wanted}
     for row in plan.rows:
         resource = spoken.get(row["resource"], row["resource"])
         if row["result"] == "unchanged":
@@ -277,7 +277,7 @@ async def make_changes(context: Context, plan: ConfigPlan) -> Changed:
         if len(failed) == len(plan.wanted):
             kept = None
     for resource, error in failed.items():
-        context.failed(error, spoken_name(resource))
+        context.failed(error, name_in_sentence(resource))
         for row in plan.rows:
             if row["resource"] == shown_name(resource) and row["result"] != "unchanged":
                 row["result"] = phrase(error)

@@ -80,7 +80,7 @@ def shown_name(resource: ConfigResource) -> str:
     return resource.name or "default"
 
 
-def spoken_name(resource: ConfigResource) -> str:
+def name_in_sentence(resource: ConfigResource) -> str:
     """The name at the start of a sentence: `broker 2`, since a number alone would say nothing."""
     numbered = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
     return f"broker {resource.name}" if numbered and resource.name else shown_name(resource)

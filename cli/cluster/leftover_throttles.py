@@ -39,7 +39,7 @@ async def warn_of_leftover_throttles(context: "Context") -> None:
         admin is None
         or not left
         or left[0].path in reported
-        or any(_attended(r.path) for r in left)
+        or any(_is_watched(r.path) for r in left)
     ):
         return
     with trio.move_on_after(_ASK_S), suppress(KafkaError, ClientError):
@@ -52,7 +52,7 @@ async def warn_of_leftover_throttles(context: "Context") -> None:
         )
 
 
-def _attended(path: str) -> bool:
+def _is_watched(path: str) -> bool:
     """Whether the process that wrote a rollback file is still running, and will remove the
     throttle."""
     word = os.path.basename(path).removesuffix(".json").rpartition("-")[2]

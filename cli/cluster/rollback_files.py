@@ -171,7 +171,7 @@ def find(word: str, cluster_id: str | None) -> Rollback:
     return rollback
 
 
-def tidy(cluster_id: str | None) -> None:
+def delete_oldest(cluster_id: str | None) -> None:
     """Delete the oldest rollback files of a cluster beyond the number to keep. A file that is
     unfinished, or whose throttles are still set, is never deleted."""
     for old in rollbacks(cluster_id)[_KEEP_FILES:]:

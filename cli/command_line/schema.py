@@ -59,11 +59,11 @@ def rows_of(
 
 def _chosen(by_choice: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
     """The entry that the option values choose."""
-    found = (each for key, each in by_choice.items() if _holds(key, values))
+    found = (each for key, each in by_choice.items() if _is_given(key, values))
     return next(found, by_choice.get(""))
 
 
-def _holds(key: str, values: Mapping[str, Any]) -> bool:
+def _is_given(key: str, values: Mapping[str, Any]) -> bool:
     dest, equals, wanted = key.partition("=")
     value = values.get(dest)
     return value in wanted.split("|") if equals else bool(value)

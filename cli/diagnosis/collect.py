@@ -32,7 +32,7 @@ from pk.cli.diagnosis.snapshot import (
     Topic,
 )
 from pk.cli.positions.resolve import now_ms
-from pk.cli.runtime.cluster_files import wakings
+from pk.cli.runtime.cluster_files import start_commands
 from pk.cli.runtime.failures import phrase
 from pk.core.auth.acls import AclBinding, Operation
 from pk.core.auth.unsecured_tokens import UNSECURED
@@ -48,7 +48,7 @@ _ANSWER_S = 3.0
 _PART_S = 10.0
 """How long a part of the snapshot may take: a broker that hangs must not delay the results of the
 others."""
-_PEEKS = 1000
+_TIMES_MAX = 1000
 """The most committed offsets in danger of retention for which the timestamp of the next record is
 requested."""
 _CONFIGS = (
@@ -431,7 +431,7 @@ class Collector:
                     self.expiring[name, tp] = None
                     if tp in starts and at >= starts[tp].offset:
                         places.add((tp, at))
-        times = (await self.admin.record_times(sorted(places)[:_PEEKS])).ok
+        times = (await self.admin.record_times(sorted(places)[:_TIMES_MAX])).ok
         for name, tp in self.expiring:
             unread = self._unread(tp, self.groups[name][1][tp])
             self.expiring[name, tp] = times.get((tp, unread))
@@ -478,7 +478,7 @@ class Collector:
             remote=self.remote,
             unseen=self.unseen,
             lacking=self.lacking,
-            wakings=wakings(node.address for node in self.admin.cluster.bootstrap),
+            start_commands=start_commands(node.address for node in self.admin.cluster.bootstrap),
         )
 
     def _controller(self) -> int | None:

@@ -51,7 +51,7 @@ def whose(held: PinningTransaction) -> str:
     return f"that of producer {held.producer_id}"
 
 
-def in_full(held: PinningTransaction, now_ms: int) -> str:
+def full_description(held: PinningTransaction, now_ms: int) -> str:
     """Producer, start, transactional id, state and timeout."""
     said = f"producer {held.producer_id}"
     if held.since_ms is not None:

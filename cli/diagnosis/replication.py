@@ -82,7 +82,10 @@ def brokers_down(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 def _start(snapshot: ClusterSnapshot, brokers: Iterable[int]) -> str:
     """The command that starts the first of these brokers, or shows their states."""
-    return next((snapshot.wakings[b] for b in brokers if b in snapshot.wakings), "pk brokers list")
+    return next(
+        (snapshot.start_commands[b] for b in brokers if b in snapshot.start_commands),
+        "pk brokers list",
+    )
 
 
 def _room_beside(snapshot: ClusterSnapshot, p: Partition, bad: Iterable[int]) -> bool:

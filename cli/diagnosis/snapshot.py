@@ -187,7 +187,7 @@ class ClusterSnapshot(NamedTuple):
     throttles_unowned: bool = False
     """Whether throttles are set while nothing is being reassigned."""
 
-    wakings: Mapping[int, str] = {}
+    start_commands: Mapping[int, str] = {}
     """Broker → the command that starts or resumes it, if it is a stopped or paused broker on this
     machine."""
 

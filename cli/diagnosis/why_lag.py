@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pk.cli.diagnosis import share_lag
 from pk.cli.diagnosis.explain import Evidence, Explanation
 from pk.cli.diagnosis.lag_facts import STILL_S, LagFacts, Read, Reason
-from pk.cli.diagnosis.pinning_transaction import in_full, next_step, whose
+from pk.cli.diagnosis.pinning_transaction import full_description, next_step, whose
 from pk.cli.diagnosis.snapshot import names
 from pk.cli.phrases import count, join, partition_name
 from pk.cli.positions.times import show_span
@@ -204,7 +204,9 @@ def _open_transaction(f: LagFacts) -> Iterator[Reason]:
             Evidence(place, f"last stable offset {read.stable:,}, log end {read.end:,}")
         )
         if read.pinned_by is not None:
-            evidence.append(Evidence(f"open in {place}", in_full(read.pinned_by, f.now_ms)))
+            evidence.append(
+                Evidence(f"open in {place}", full_description(read.pinned_by, f.now_ms))
+            )
     steps = [
         step
         for tp, read in sorted(held.items())[:3]

@@ -73,7 +73,7 @@ class PartitionFacts(NamedTuple):
     between_s: float = 0.0
     """The seconds between the measurements of `end` and `later_end`."""
 
-    wakings: Mapping[int, str] = MappingProxyType({})
+    start_commands: Mapping[int, str] = MappingProxyType({})
     """Broker → the command that starts or resumes it, if it is a stopped or paused broker on this
     machine."""
 
@@ -330,8 +330,8 @@ def _next(p: PartitionFacts, state: str) -> Iterator[str]:
         for b in _missing(p)
         if p.by_broker[b].state == "up" and not p.by_broker[b].directory_error
     ]
-    yield from (p.wakings[b] for b in away if b in p.wakings)
-    away = [b for b in away if b not in p.wakings]
+    yield from (p.start_commands[b] for b in away if b in p.start_commands)
+    away = [b for b in away if b not in p.start_commands]
     if away:
         yield f"pk wait broker {' '.join(map(str, away))}"
         yield "pk brokers list"

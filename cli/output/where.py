@@ -372,7 +372,7 @@ def paths_in(text: str) -> list[tuple[str, ...]]:
 _VALUES_MAX = 8
 
 
-def why_nothing(
+def why_no_match(
     text: str,
     rows: Sequence[Mapping[str, Any]],
     words: Collection[str] = (),

@@ -254,22 +254,26 @@ def silent_controller(addresses: Iterable[str]) -> tuple[str, str] | None:
         f"The controller, node {node.node} of the cluster in {state.directory}, {why}, and nothing "
         "can be changed without it"
     )
-    return said, waking(state, node)
+    return said, start_command(state, node)
 
 
-def waking(state: ClusterState, node: NodeState) -> str:
+def start_command(state: ClusterState, node: NodeState) -> str:
     """The command that starts or resumes a stopped or paused node."""
     _, verb = _WHY_SILENT.get(node.state, ("", "start"))
     several = f" --data {shlex.quote(state.directory)}" if len(running()) > 1 else ""
     return f"pk node {verb} {node.node}{several}"
 
 
-def wakings(addresses: Iterable[str]) -> dict[int, str]:
+def start_commands(addresses: Iterable[str]) -> dict[int, str]:
     """Stopped or paused node of the cluster with these addresses → the command that starts or
     resumes it; empty if it is not a cluster on this machine."""
     state = at(addresses)
     nodes = state.nodes if state is not None else ()
-    return {node.node: waking(state, node) for node in nodes if state and node.state in _WHY_SILENT}
+    return {
+        node.node: start_command(state, node)
+        for node in nodes
+        if state and node.state in _WHY_SILENT
+    }
 
 
 def silent_nodes(addresses: Iterable[str]) -> str | None:
@@ -280,7 +284,7 @@ def silent_nodes(addresses: Iterable[str]) -> str | None:
     if state is None or not dead:
         return None
     said = [f"node {node.node} {_WHY_SILENT[node.state][0]}" for node in dead]
-    steps = " and ".join(f"`{waking(state, node)}`" for node in dead)
+    steps = " and ".join(f"`{start_command(state, node)}`" for node in dead)
     brings = "brings it" if len(dead) == 1 else "bring them"
     return f"{', '.join(said)}: {steps} {brings} back"
 

@@ -189,14 +189,14 @@ class Context:
         """Print a likely mistake in a condition that no row meets. If standard error is not a
         terminal, print it only if it looks like a slip, since `state = failed` may be meant to find
         nothing."""
-        from pk.cli.output.where import why_nothing
+        from pk.cli.output.where import why_no_match
 
         if listing.rows and not narrow(listing, options).rows:
             keys = [column.key for column in listing.columns]
             rows = [{key: row.get(key) for key in keys} for row in listing.rows]
             words = words_in(listing.columns)
             all_values = self.streams.err_terminal
-            said = why_nothing(options.where or "", rows, words, all_values=all_values)
+            said = why_no_match(options.where or "", rows, words, all_values=all_values)
             if said:
                 self.say(said)
 

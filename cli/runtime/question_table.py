@@ -4,7 +4,7 @@ from pk.cli.output.formats import Listing, render
 from pk.cli.runtime.context import Context
 
 
-def say_limited_table(
+def say_table_preview(
     context: Context, listing: Listing, limit: int | None = None, whole: str = ""
 ) -> None:
     """Show a listing with a question, after a blank line; `whole` is the command that shows rows

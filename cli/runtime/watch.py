@@ -192,7 +192,7 @@ def _passing(error: Exception) -> str:
 # What changed.
 
 
-def lit_cells(before: Listing | None, now: Listing) -> set[tuple[int, int]]:
+def changed_cells(before: Listing | None, now: Listing) -> set[tuple[int, int]]:
     """The cells of `now`, as (row, column), that are new or differ from those of `before`."""
     if before is None:
         return set()
@@ -269,7 +269,7 @@ def painted_lines(snapshot: Snapshot, before: Snapshot | None, options: OutputOp
             lines += [title] if not lines else ["", title]
         elif lines:
             lines.append("")
-        lit = lit_cells(was[1] if isinstance(was, tuple) else None, listing)
+        lit = changed_cells(was[1] if isinstance(was, tuple) else None, listing)
         lines += terminal_table(
             listing, options, lambda row, k, lit=lit: (row, k) in lit
         ).splitlines()

@@ -48,7 +48,7 @@ _LOST = "not connected, trying again"
 _TYPES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
 
 
-def _impatient(settings: Settings) -> Settings:
+def _with_short_timeouts(settings: Settings) -> Settings:
     """The admin client for the same cluster, over connections of the cache's own. It switches
     brokers sooner if one does not answer."""
     return settings._replace(
@@ -149,7 +149,7 @@ class Cache:
 
     async def _refresh(self, session: Session) -> None:
         settings = self.settings
-        admin = await session.admin(_impatient(settings))
+        admin = await session.admin(_with_short_timeouts(settings))
         seen = await fetch(admin)
         moving = self.moving
         with trio.move_on_after(_MOVING_S):
@@ -178,7 +178,7 @@ class Cache:
     async def _fetch_configs(self, session: Session) -> None:
         settings, asked = self.settings, sorted(self._asked)
         self._asked.clear()
-        admin = await session.admin(_impatient(settings))
+        admin = await session.admin(_with_short_timeouts(settings))
         resources = [ConfigResource(_TYPES[kind], name) for kind, name in asked]
         found = await set_configs(admin, resources)
         now = time.monotonic()

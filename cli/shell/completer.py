@@ -17,11 +17,11 @@ from pk.cli.shell.cache import Cache
 from pk.cli.shell.words import is_after_output, parted, quoted
 from pk.cli.terminal.text import cut_middle
 
-OWN_WORDS = (
+SHELL_WORDS = (
     Candidate("use", "set the topic, group or profile for later commands"),
     Candidate("exit", "leave the shell"),
 )
-BACKSLASHED = (
+BACKSLASH_COMMANDS = (
     Candidate("\\?", "what the shell can do beyond the commands"),
     Candidate("\\w", "repeat the last command, highlighting changes"),
     Candidate("\\G", "the last command, a line for each value"),
@@ -30,7 +30,7 @@ BACKSLASHED = (
     Candidate("\\refresh", "fetch the names for completion now"),
     Candidate("\\q", "leave the shell"),
 )
-BEHIND_COMMANDS = (
+COMMAND_SUFFIXES = (
     Candidate("\\w", "repeat every 2 seconds, or every N"),
     Candidate("\\G", "a line for each value"),
 )
@@ -109,12 +109,12 @@ class ShellCompleter(Completer):
         if words[:1] == ["use"]:
             return fuzzy(typed, self._use(words))
         if typed.startswith("\\"):
-            own = BEHIND_COMMANDS if words else BACKSLASHED
+            own = COMMAND_SUFFIXES if words else BACKSLASH_COMMANDS
             return [c for c in own if c.word.startswith(typed)]
         found = matching(self._root, words, typed, self._cache, fuzzy)
         if not words:
             found = [c for c in found if self._works_here(c.word)]
-            found += fuzzy(typed, OWN_WORDS)
+            found += fuzzy(typed, SHELL_WORDS)
         return found
 
     def _works_here(self, word: str) -> bool:

@@ -33,7 +33,7 @@ from pk.cli.shell.paging import HeldError, HeldOutput
 from pk.cli.shell.shell_commands import HELP
 from pk.cli.shell.words import Line, split_commands, split_line
 from pk.cli.terminal.streams import Streams
-from pk.cli.terminal.suspend import heeding
+from pk.cli.terminal.suspend import handling_sigtstp
 from pk.cli.terminal.text import escaped_lines
 from pk.core.nearest import did_you_mean
 from pk.net.endings import drop_dead_terminal, ending_signals
@@ -78,7 +78,7 @@ class Shell:
         endings = set(ending_signals()) - {signal.SIGINT} if self.interactive else ()
         ended = {number: signal.signal(number, _leave) for number in endings}
         try:
-            with heeding():
+            with handling_sigtstp():
                 yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

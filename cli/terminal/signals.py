@@ -181,7 +181,7 @@ class _Ending:
         self._scope = scope
         self._token = trio.lowlevel.current_trio_token()
         self._here = trio.lowlevel.current_task()
-        self._heard = True
+        self._handled = True
         self._since = 0.0
         self._before: dict[int, Any] = {}
 
@@ -211,22 +211,22 @@ class _Ending:
             signal.signal(number, self._before[number])
         else:
             signal.signal(number, signal.SIG_DFL)
-        self._heard, self._since = False, time.monotonic()
-        self._token.run_sync_soon(self._hear)
-        signal.signal(signal.SIGALRM, self._unheard)
+        self._handled, self._since = False, time.monotonic()
+        self._token.run_sync_soon(self._handle)
+        signal.signal(signal.SIGALRM, self._raise_if_unhandled)
         signal.setitimer(signal.ITIMER_REAL, _SOON_S)
 
-    def _hear(self) -> None:
-        self._heard = True
+    def _handle(self) -> None:
+        self._handled = True
         self._scope.cancel()
 
-    def _unheard(self, number: int, frame: FrameType | None) -> None:
-        if self._heard:
+    def _raise_if_unhandled(self, number: int, frame: FrameType | None) -> None:
+        if self._handled:
             return
         late = time.monotonic() - self._since > _LATE_S
         task = _running_task()
         if task is not None and (task is self._here or late) and not _is_delicate(frame, task):
-            self._heard = True
+            self._handled = True
             raise KeyboardInterrupt
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 

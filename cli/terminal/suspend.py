@@ -30,11 +30,11 @@ class Suspendable:
 
     def __init__(self, give_back: Callable[[], None], take: Callable[[], None]) -> None:
         self._entry = (give_back, take)
-        self._heeding = heeding()
+        self._heeding = handling_sigtstp()
 
     def open(self) -> None:
         _painters.append(self._entry)
-        self._heeding = heeding()
+        self._heeding = handling_sigtstp()
         self._heeding.__enter__()
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Suspendable:
 
 
 @contextmanager
-def heeding() -> Generator[None]:
+def handling_sigtstp() -> Generator[None]:
     """Handle SIGTSTP with `suspend` during the block, unless it is ignored or already handled. The
     shell does this in the main thread, for what its engine draws."""
     ours = (

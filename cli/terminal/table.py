@@ -211,7 +211,9 @@ def laid_out(
             lines.append(with_codes((form % tuple(row)).rstrip(), own))
             continue
         for number, parts in enumerate(cells.lines_of(row)):
-            bright = None if lit is None else partial(_is_lit, lit, i, parts if number else None)
+            bright = (
+                None if lit is None else partial(_is_highlighted, lit, i, parts if number else None)
+            )
             lines.append(_line(parts, own, bright))
     return "\n".join(lines) + "\n"
 
@@ -239,7 +241,7 @@ def _upright(
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _is_lit(
+def _is_highlighted(
     lit: Callable[[int, int], bool], row: int, parts: Sequence[str] | None, column: int
 ) -> bool:
     """Whether a cell is highlighted. If the cell is folded, only its own lines are (`parts`, from

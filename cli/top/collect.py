@@ -57,8 +57,8 @@ offsets are requested in a round."""
 _SHARE_S = 0.2
 """The time in a round for requests about items that are not on the screen. The share of these items
 adapts to it."""
-_EASE = 5.0
-_EASE_FROM_S = 0.25
+_INTERVAL_FACTOR = 5.0
+_SLOW_FROM_S = 0.25
 """A request that took a second is repeated after about five seconds at the earliest; a quick one,
 each round."""
 _DIRS_S = 10.0
@@ -66,7 +66,7 @@ _NODES_S = 5.0
 """Sizes and the list of brokers change slowly: they are requested at most this often."""
 _LISTENERS_S = 30.0
 """Configs with the addresses of metrics change rarely: they are requested at most this often."""
-_AILING = 200
+_OUT_OF_SYNC_MAX = 200
 """The number of out-of-sync partitions whose replicas' lag is requested."""
 _TIMES = 60
 """The number of partitions in a round for which the time of the next unread record is
@@ -176,7 +176,7 @@ class Collector:
     def _done(self, name: str, started: float, every_s: float) -> None:
         """Compute when a job is due again."""
         now = trio.current_time()
-        ease = 0.0 if self.needs.whole else now + _EASE * (now - started) - _EASE_FROM_S
+        ease = 0.0 if self.needs.whole else now + _INTERVAL_FACTOR * (now - started) - _SLOW_FROM_S
         self._due[name] = max(started + every_s, ease)
 
     async def round(self, interval_s: float) -> None:
@@ -455,7 +455,7 @@ class Collector:
 
     async def _behind(self) -> None:
         model = self.model
-        ailing = model.ailing[:_AILING]
+        ailing = model.ailing[:_OUT_OF_SYNC_MAX]
         if not ailing:
             model.see_behind({})
             return

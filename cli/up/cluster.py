@@ -251,7 +251,7 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
                     registry = registry_port(options)
                     if registry is not None:
                         nursery.start_soon(serve_beside, state.bootstrap, registry, context.write)
-                    await supervisor.obey(pipe)
+                    await supervisor.run_commands(pipe)
 
                 ended_by = await _run_until_signal(run, supervisor, signals)
                 nursery.cancel_scope.cancel()

@@ -116,7 +116,7 @@ class Supervisor:
     async def stop_all(self) -> None:
         """Drain all brokers at once, then stop the controller, or the members of etcd one after
         another: a leader hands over its role, and would wait for members that are ending."""
-        self._restart_no_more()
+        self._disable_restarts()
         async with trio.open_nursery() as nursery:
             for node in self.state.nodes:
                 if node.is_broker and node.node in self._children:
@@ -127,7 +127,7 @@ class Supervisor:
 
     def kill_all(self) -> None:
         """Kill every node."""
-        self._restart_no_more()
+        self._disable_restarts()
         for child in self._children.values():
             child.asked = True
             child.process.kill()
@@ -137,7 +137,7 @@ class Supervisor:
         for child in list(self._children.values()):
             await child.ended.wait()
 
-    async def obey(self, pipe: int) -> None:
+    async def run_commands(self, pipe: int) -> None:
         """Handle commands from the pipe, until cancelled."""
         data = b""
         while True:
@@ -226,7 +226,7 @@ class Supervisor:
             scope.cancel()
         return scope is not None
 
-    def _restart_no_more(self) -> None:
+    def _disable_restarts(self) -> None:
         self._restart = False
         for node in self.state.nodes:
             self._leave(node)
@@ -299,7 +299,7 @@ class Supervisor:
             self._say(f"{node.name} (process {child.process.pid}) {_how(status)}; {again}")
         if pause_s is not None:
             self._returning[node.node] = scope = trio.CancelScope()
-            self._nursery.start_soon(self._bring_back, node, pause_s, scope)
+            self._nursery.start_soon(self._restart_node, node, pause_s, scope)
         child.ended.set()
 
     def _keeps(self, node: NodeState) -> bool:
@@ -314,7 +314,7 @@ class Supervisor:
         pause_s = self._pauses_s[node.node] = min(max(2 * last_s, PAUSE_S_MIN), PAUSE_S_MAX)
         return pause_s
 
-    async def _bring_back(self, node: NodeState, pause_s: float, scope: trio.CancelScope) -> None:
+    async def _restart_node(self, node: NodeState, pause_s: float, scope: trio.CancelScope) -> None:
         """Start a node that ended by itself, after a pause, and wait until it is ready."""
         with scope:
             while True:

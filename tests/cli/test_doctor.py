@@ -63,7 +63,7 @@ def test_a_fenced_broker_is_started_and_its_replicas_move_only_if_others_can_hol
     assert found.why.endswith("6 replicas there fall behind. Start it again.")
     assert found.fix == "pk brokers list"
     four = snapshot(
-        brokers=cluster(1, 2, 4, b3=Broker(fenced=True)), wakings={3: "pk node start 3"}
+        brokers=cluster(1, 2, 4, b3=Broker(fenced=True)), start_commands={3: "pk node start 3"}
     )
     (found,) = [f for f in diagnose(four) if f.check == "brokers-down"]
     assert "move the replicas away (`pk reassign apply --drain 3`)" in found.why

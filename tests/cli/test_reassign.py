@@ -170,7 +170,7 @@ def test_rollback_files_are_tidied_but_never_one_whose_end_is_unknown() -> None:
         rollback_files.write(
             rollback_files.Rollback(path, "c", stamp, {A: (1,)}, {A: (2,)}, finished=finished)
         )
-    rollback_files.tidy("c")
+    rollback_files.delete_oldest("c")
     left = [r.created_ms for r in rollback_files.rollbacks("c")]
     assert left == [*range(59, 9, -1), 3]
 

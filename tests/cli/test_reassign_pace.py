@@ -146,9 +146,9 @@ def test_a_file_that_knows_of_a_throttle_is_never_tidied_away(
     ]
     for rollback in kept:
         rollback_files.write(rollback)
-    rollback_files.tidy("c")
+    rollback_files.delete_oldest("c")
     assert len(rollback_files.rollbacks("c")) == 3 and marked()
     for rollback in kept:
         rollback_files.write(rollback._replace(throttled=Throttled()))
-    rollback_files.tidy("c")
+    rollback_files.delete_oldest("c")
     assert len(rollback_files.rollbacks("c")) == 1 and not marked()

@@ -17,7 +17,7 @@ from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.exits import UsageError
 from pk.cli.output.formats import Column, Document, Listing, OutputOptions, Section
-from pk.cli.runtime.watch import Snapshot, lit_cells, painted_lines
+from pk.cli.runtime.watch import Snapshot, changed_cells, painted_lines
 from pk.core.durations import Duration
 
 Open = Callable[..., Terminal]
@@ -37,25 +37,25 @@ def listing(*rows: tuple[str, int, int]) -> Listing:
 def test_a_cell_is_lit_when_its_row_showed_something_else() -> None:
     before = listing(("a", 0, 1), ("a", 1, 2), ("b", 0, 3))
     now = listing(("b", 0, 3), ("a", 0, 1), ("a", 1, 9))  # in another order
-    assert lit_cells(before, now) == {(2, 2)}
-    assert lit_cells(None, now) == set()
-    assert lit_cells(now, now) == set()
+    assert changed_cells(before, now) == {(2, 2)}
+    assert changed_cells(None, now) == set()
+    assert changed_cells(now, now) == set()
 
 
 def test_a_new_row_is_lit_and_one_that_is_gone_leaves_nothing() -> None:
     before = listing(("a", 0, 1), ("b", 0, 3))
-    assert lit_cells(before, listing(("a", 0, 1), ("c", 0, 3))) == {(1, 0), (1, 1), (1, 2)}
-    assert lit_cells(before, listing(("b", 0, 3))) == set()
+    assert changed_cells(before, listing(("a", 0, 1), ("c", 0, 3))) == {(1, 0), (1, 1), (1, 2)}
+    assert changed_cells(before, listing(("b", 0, 3))) == set()
 
 
 def test_rows_that_nothing_tells_apart_are_told_by_their_place() -> None:
     same = Listing((Column("state"),), [{"state": "up"}, {"state": "up"}])
     other = Listing((Column("state"),), [{"state": "up"}, {"state": "down"}])
-    assert lit_cells(other, same) == {(1, 0)}
+    assert changed_cells(other, same) == {(1, 0)}
 
 
 def test_other_columns_light_nothing() -> None:
-    assert lit_cells(Listing((Column("x"),), [{"x": 1}]), listing(("a", 0, 1))) == set()
+    assert changed_cells(Listing((Column("x"),), [{"x": 1}]), listing(("a", 0, 1))) == set()
 
 
 def test_the_painted_table_has_what_changed_in_reverse() -> None:

@@ -5,7 +5,7 @@ from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.cli.output.where import WhereError, parse_where, why_nothing
+from pk.cli.output.where import WhereError, parse_where, why_no_match
 
 ROW = {
     "topic": "orders",
@@ -140,8 +140,8 @@ def test_words_of_a_fixed_set_are_known_in_any_case_and_names_are_not(
     ],
 )
 def test_why_nothing_is_found(condition: str, said: str | None) -> None:
-    assert why_nothing(condition, STATES, WORDS, all_values=True) == (said and f"--where: {said}")
-    quiet = why_nothing(condition, STATES, WORDS, all_values=False)
+    assert why_no_match(condition, STATES, WORDS, all_values=True) == (said and f"--where: {said}")
+    quiet = why_no_match(condition, STATES, WORDS, all_values=False)
     assert quiet == (f"--where: {said}" if said and "did you mean" in said else None)
 
 
@@ -151,10 +151,10 @@ def test_a_number_is_not_compared_with_a_text(operator: str) -> None:
     rows = ({"lag": 300000, "group": "a"}, {"lag": 9, "group": "b"}, {"lag": None, "group": "c"})
     holds = parse_where(f"lag {operator} 5m", rows[0])
     assert not any(holds(row) for row in rows)
-    said = why_nothing(f"lag {operator} 5m", rows, all_values=False)
+    said = why_no_match(f"lag {operator} 5m", rows, all_values=False)
     assert said == "--where: lag is a number, and '5m' is not."
     assert parse_where("lag > '10'", rows[0])(rows[0])
-    assert why_nothing("group > z", rows, all_values=True) is None
+    assert why_no_match("group > z", rows, all_values=True) is None
 
 
 @given(st.text(alphabet="ab1 .'\"()=<>!~,andornti", max_size=30))

@@ -60,10 +60,10 @@ def partition(**changes: Any) -> PartitionFacts:
 def test_a_stopped_broker_of_this_machine_is_started() -> None:
     found = replicas()
     found[3] = found[3]._replace(state="fenced")
-    stopped = partition(isr=(1, 2), by_broker=found, wakings={3: "pk node start 3"})
+    stopped = partition(isr=(1, 2), by_broker=found, start_commands={3: "pk node start 3"})
     assert explain_partition(stopped).next[0] == "pk node start 3"
     assert not any("pk wait broker" in one for one in explain_partition(stopped).next)
-    elsewhere = explain_partition(stopped._replace(wakings={}))
+    elsewhere = explain_partition(stopped._replace(start_commands={}))
     assert elsewhere.next[0] == "pk wait broker 3"
 
 

@@ -11,7 +11,7 @@ from pk.cli.output.rows import columns, listing
 from pk.cli.phrases import count, join
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
-from pk.cli.runtime.question_table import say_limited_table
+from pk.cli.runtime.question_table import say_table_preview
 from pk.cli.runtime.results import show_results
 from pk.core.broker.offload import offload
 from pk.core.log.remote.checking import checked_objects
@@ -167,7 +167,7 @@ def _copied_ms(topic: TopicFound) -> int:
 
 async def _agree(context: Context, new: Sequence[TopicFound], url: str) -> None:
     rows = _rows(new, frozenset(), "would be restored")
-    say_limited_table(context, listing(RestoredRow, rows), ASKED_ROWS, "--dry-run")
+    say_table_preview(context, listing(RestoredRow, rows), ASKED_ROWS, "--dry-run")
     context.say(
         "The lost cluster must not run any more: this one deletes segments in the store when they "
         "expire."

@@ -4,10 +4,10 @@ import textwrap
 from collections.abc import Sequence
 
 from pk.cli.cluster.configs import (
+    name_in_sentence,
     remember_keys,
     resource_type,
     shown_name,
-    spoken_name,
     was_set,
 )
 from pk.cli.cluster.topics import describe_topics
@@ -39,7 +39,7 @@ async def describe(context: Context, options: DescribeConfigs) -> None:
     )
     rows: list[DocumentedConfigRow] = []
     hidden = 0
-    for resource, answer in succeeded(context, answers, spoken_name).items():
+    for resource, answer in succeeded(context, answers, name_in_sentence).items():
         remember_keys(resource, answer)
         _say_unknown_keys(context, options.keys, resource, answer)
         shown = [e for e in answer if options.all or options.keys or was_set(e)]
@@ -98,7 +98,7 @@ def _say_unknown_keys(
             known = keys_of(resource.type)
             hint = did_you_mean(key, known) if key not in known else "."
             context.failed(
-                CommandError(f"Config {key!r} does not exist{hint}"), spoken_name(resource)
+                CommandError(f"Config {key!r} does not exist{hint}"), name_in_sentence(resource)
             )
 
 

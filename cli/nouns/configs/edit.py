@@ -26,9 +26,9 @@ from pk.cli.cluster.config_changes import (
 )
 from pk.cli.cluster.configs import (
     entity_word,
+    name_in_sentence,
     own_value,
     shown_name,
-    spoken_name,
 )
 from pk.cli.cluster.topics import is_unknown, unknown_topic
 from pk.cli.config_keys.docs import allowed, documentation, keys_of
@@ -177,7 +177,7 @@ async def _entries(context: Context, resource: ConfigResource) -> Entries:
     if (error := answers.errors.get(resource)) is not None:
         if is_unknown(error):
             raise CommandError((await unknown_topic(context, admin, resource.name)).said)
-        raise CommandError(f"{spoken_name(resource)}: {sentence(error)}", exit_code(error))
+        raise CommandError(f"{name_in_sentence(resource)}: {sentence(error)}", exit_code(error))
     return {entry.name: entry for entry in sorted(answers.ok[resource], key=lambda e: e.name)}
 
 

@@ -43,7 +43,7 @@ _QUIET_S = 3.0
 _GROUP: Final = "console-share-consumer"
 """The group if -g is not given, as in Apache's tool."""
 
-_NOT_HERE: Final = (
+_NOT_FOR_SHARE_GROUPS: Final = (
     "offset",
     "from_beginning",
     "partitions",
@@ -64,7 +64,7 @@ this member skipped would still be withheld from the others."""
 
 async def consume_in_share_group(context: Context, options: "Consume") -> None:
     """Run `pk consume --share`."""
-    unfit = next((name for name in _NOT_HERE if context.given(name)), None)
+    unfit = next((name for name in _NOT_FOR_SHARE_GROUPS if context.given(name)), None)
     if unfit is not None:
         said = f"--{unfit.replace('_', '-')} cannot be combined with --share"
         if unfit in ("offset", "from_beginning"):

@@ -51,7 +51,7 @@ _AHEAD_S = 0.01
 """Records that are due within this time are written immediately: sleeping for each one would make
 the copy slower than the rate."""
 
-_LAST_WORDS_S = 15.0
+_FLUSH_TIMEOUT_S = 15.0
 """How long an interrupted copy waits for acknowledgements."""
 
 
@@ -303,7 +303,7 @@ class _Run:
                 shield=not self._totals.finished,
                 deadline=float("inf")
                 if self._totals.finished
-                else trio.current_time() + _LAST_WORDS_S,
+                else trio.current_time() + _FLUSH_TIMEOUT_S,
             ):
                 await self._note()
         self._check()

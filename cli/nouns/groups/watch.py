@@ -104,7 +104,7 @@ class Recorder:
             rows = [self._row(now, "now", m, m.assignment) for m in members.values()]
             rows = rows or [self._row(now, state.lower())]
         else:
-            rows = self._comings(members, now)
+            rows = self._joins_and_leaves(members, now)
         self._members = members
         if state not in _SETTLED:
             if self._since is None:
@@ -119,7 +119,9 @@ class Recorder:
         self._since = None
         return rows
 
-    def _comings(self, members: Mapping[str, r.MemberDescription], now: int) -> list[RebalanceRow]:
+    def _joins_and_leaves(
+        self, members: Mapping[str, r.MemberDescription], now: int
+    ) -> list[RebalanceRow]:
         before = self._members or {}
         rows: list[RebalanceRow] = []
         for name in sorted(before.keys() - members.keys()):

@@ -25,7 +25,7 @@ from pk.cli.phrases import count, partition_name
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.runtime.name_cache import remember
-from pk.cli.runtime.question_table import say_limited_table
+from pk.cli.runtime.question_table import say_table_preview
 from pk.cli.runtime.results import show_results
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
@@ -110,7 +110,7 @@ async def _elect_from(
     wanted = [e for e in elections if not e.why_not]
     if wanted:
         rows = [row for e in wanted for row in _logs(e.tp, known[e.tp], broker)]
-        say_limited_table(context, listing(ReplicaLogRow, rows))
+        say_table_preview(context, listing(ReplicaLogRow, rows))
     if context.change.dry_run:
         context.show(listing(ElectionRow, [_row(e, "would be elected") for e in elections]))
         return
@@ -241,7 +241,7 @@ async def _agree(context: Context, wanted: list[Election]) -> None:
     shown = columns(ElectionRow, without=("result", "error"))
     if not context.change.yes:
         rows = [_row(e, "") for e in wanted]
-        say_limited_table(context, Listing(shown, rows), _ASKED_ROWS, "`--dry-run`")
+        say_table_preview(context, Listing(shown, rows), _ASKED_ROWS, "`--dry-run`")
     away = [e for e in wanted if e.to not in e.p.isr]
     if away:
         context.say(
@@ -280,7 +280,7 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
         }
         for e in wanted
     ]
-    say_limited_table(context, listing(UncleanElectionRow, rows))
+    say_table_preview(context, listing(UncleanElectionRow, rows))
     context.say(
         "An unclean election makes a replica that lacks records lead "
         f"{count(len(wanted), 'partition')}: records that only the lost replicas have are gone, "

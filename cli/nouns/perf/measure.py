@@ -24,7 +24,7 @@ from pk.net.client.errors import ClientError
 from pk.net.client.producer import Producer, open_producer
 from pk.net.client.sender import PURPOSE
 
-_PATIENCE_S = 10.0
+_LOST_AFTER_S = 10.0
 """How long to wait for an acknowledged record before it counts as lost."""
 
 
@@ -144,7 +144,7 @@ async def _read_back(
             return Progress(reader.read.records, reader.read.size)
 
         async def read() -> None:
-            await reader.until(consumer, at_ends(consumer, ends), patience_s=_PATIENCE_S)
+            await reader.until(consumer, at_ends(consumer, ends), timeout_s=_LOST_AFTER_S)
 
         async with live(context, spec.options.reporting_interval, "Reading back", progress, total):
             outcome.interrupted = await outcome.until(read)
@@ -200,8 +200,8 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
 
         async def work() -> None:
             nonlocal whole
-            patience_s = spec.timeout_ms / 1000
-            whole = await reader.until(consumer, finished, patience_s=patience_s)
+            timeout_s = spec.timeout_ms / 1000
+            whole = await reader.until(consumer, finished, timeout_s=timeout_s)
 
         interval_ms = spec.options.reporting_interval
         async with live(context, interval_ms, "Consuming", progress, wanted or expected):
@@ -280,7 +280,7 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
             return sender.done.is_set() and verifier.found >= sender.numbered - sent.failed
 
         async def work() -> None:
-            while not await reader.until(consumer, finished, patience_s=_PATIENCE_S):
+            while not await reader.until(consumer, finished, timeout_s=_LOST_AFTER_S):
                 if sender.done.is_set():
                     return
 

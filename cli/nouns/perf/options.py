@@ -101,7 +101,7 @@ class OwnTopic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeRecords:
+class GeneratedRecords:
     """Options for the content of the records."""
 
     size: Annotated[
@@ -189,7 +189,7 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerfProduce(Result, ProducerOptions, MadeRecords, OwnTopic):
+class PerfProduce(Result, ProducerOptions, GeneratedRecords, OwnTopic):
     """Options of `pk perf produce`."""
 
     property: Words = ()
@@ -212,7 +212,7 @@ class PerfProduce(Result, ProducerOptions, MadeRecords, OwnTopic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerfConsume(Result, MadeRecords, OwnTopic):
+class PerfConsume(Result, GeneratedRecords, OwnTopic):
     """Options of `pk perf consume`."""
 
     property: Words = ()
@@ -246,7 +246,7 @@ class PerfConsume(Result, MadeRecords, OwnTopic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EndToEnd(Result, ProducerOptions, MadeRecords, OwnTopic):
+class EndToEnd(Result, ProducerOptions, GeneratedRecords, OwnTopic):
     """Options of `pk perf e2e`."""
 
     property: Words = ()

@@ -36,7 +36,7 @@ _CHUNK: Final = 250
 
 _TICK_S: Final = 0.001
 _POLL_MS: Final = 100
-_LAST_WORDS_S: Final = 3.0
+_FLUSH_TIMEOUT_S: Final = 3.0
 """How long an interrupted run waits for the records that the producer already has."""
 
 
@@ -154,7 +154,7 @@ class Sender:
             await self._send(work)
             await self.producer.flush()
         except trio.Cancelled:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS_S):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _FLUSH_TIMEOUT_S):
                 await self.producer.flush()
             self._measuring = False
             self.producer.close()  # otherwise its end would flush, however long that takes
@@ -290,9 +290,9 @@ class Reader:
             self.read.latency.add((now - due_ns) // 1000)
 
     async def until(
-        self, consumer: Consumer, finished: Callable[[], bool], *, patience_s: float
+        self, consumer: Consumer, finished: Callable[[], bool], *, timeout_s: float
     ) -> bool:
-        """Read until `finished`. Returns False if no records arrived for `patience_s` seconds."""
+        """Read until `finished`. Returns False if no records arrived for `timeout_s` seconds."""
         self.read.started_ns = self.read.started_ns or time.monotonic_ns()
         last = trio.current_time()
         while not finished():
@@ -300,7 +300,7 @@ class Reader:
             if batches:
                 self.take(batches)
                 last = trio.current_time()
-            elif trio.current_time() - last > patience_s:
+            elif trio.current_time() - last > timeout_s:
                 return False
         return True
 

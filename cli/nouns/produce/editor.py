@@ -40,7 +40,7 @@ from pk.net.client.producer import Producer, open_producer
 if TYPE_CHECKING:
     from pk.cli.nouns.produce.options import Produce
 
-_PATIENCE_S: Final = 0.5
+_NEXT_RECORD_AFTER_S: Final = 0.5
 """How long the editor waits for an acknowledgement before it accepts the next record."""
 
 _LATE_S: Final = 2.0
@@ -167,7 +167,7 @@ class Editor:
                 self._left -= min(self._left, len(records))
                 if not self._left:
                     return
-            with trio.move_on_after(_PATIENCE_S):
+            with trio.move_on_after(_NEXT_RECORD_AFTER_S):
                 await self.wait_for_none()
 
     async def wait_for_none(self) -> None:
@@ -214,15 +214,15 @@ class Editor:
         offset = metadata.offset if metadata.offset >= 0 else "?"
         about = "" if self._plan.topic else f"{metadata.topic} "
         self.screen.say(f"{about}p{metadata.partition}@{offset}  {took_ms:.1f} ms", good=True)
-        self._one_less()
+        self._count_settled()
 
     def _lost(self, text: str, error: Exception) -> None:
         self.failed += 1
         self.screen.say(f"Not written: {sentence(error)}", good=False)
         self.screen.put_back(text)
-        self._one_less()
+        self._count_settled()
 
-    def _one_less(self) -> None:
+    def _count_settled(self) -> None:
         self.pending -= 1
         self._settled.set()
         self._settled = trio.Event()

@@ -49,7 +49,7 @@ _LINE_BYTES_MAX = 1 << 28
 """The longest line. It limits the memory for a line without an end."""
 
 _FAKE_CHUNK = 500
-_LAST_WORDS_S = 3.0
+_FLUSH_TIMEOUT_S = 3.0
 """How long an interrupted command waits for the records that the producer already has."""
 
 
@@ -298,7 +298,7 @@ class _Stream:
                     if self.wrong is not None:
                         raise CommandError(self.wrong)
         except (BufferExhausted, trio.Cancelled):
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS_S):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _FLUSH_TIMEOUT_S):
                 await self.producer.flush()
             raise
         except (KafkaError, ClientError) as e:

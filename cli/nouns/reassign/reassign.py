@@ -36,7 +36,7 @@ from pk.cli.output.rows import listing
 from pk.cli.phrases import count
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.question_table import say_limited_table
+from pk.cli.runtime.question_table import say_table_preview
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
@@ -346,8 +346,8 @@ async def carry_out(context: Context, admin: Admin, made: Plan, options: RunOpti
         context.say("Nothing was changed.")
         return None
     if not change.yes:
-        say_limited_table(context, plan_listing(made.changes), _ASKED_ROWS, "`pk reassign plan`")
-        say_limited_table(context, broker_listing(made.brokers))
+        say_table_preview(context, plan_listing(made.changes), _ASKED_ROWS, "`pk reassign plan`")
+        say_table_preview(context, broker_listing(made.brokers))
     describe_plan(context, made, throttle)
     if throttle.rate is None and any(c.adding for c in made.changes):
         context.say("Without --throttle the copies may use all network and disk bandwidth.")

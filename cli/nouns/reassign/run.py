@@ -127,22 +127,22 @@ class Moving:
         for the right moves.
         """
         asked, self.pending = self.pending[:most], self.pending[most:]
-        self._write_down([*self.moved])
+        self._save_accepted([*self.moved])
         await self._place(asked)
         answers = await self.admin.alter_reassignments({tp: self.changes[tp].after for tp in asked})
         for tp, error in answers.errors.items():
             self.fail(tp, error)
         if self.results:
-            self._write_down(self.moved)
+            self._save_accepted(self.moved)
         await self._place(asked)
 
-    def _write_down(self, moved: Iterable[TopicPartition]) -> None:
+    def _save_accepted(self, moved: Iterable[TopicPartition]) -> None:
         accepted = {tp: self.changes[tp].after for tp in moved}
         if accepted != self.rollback.after:
             self.rollback = self.rollback._replace(after=accepted)
             rollback_files.write(self.rollback)
 
-    def give_up_the_rest(self) -> None:
+    def drop_pending(self) -> None:
         """Give up the moves that have not started."""
         self.results |= dict.fromkeys(self.pending, "not started")
         self.pending = []
@@ -301,7 +301,7 @@ class Moving:
         """Record the result in the rollback file."""
         self.rollback = self.rollback._replace(finished=how)
         rollback_files.write(self.rollback)
-        rollback_files.tidy(self.rollback.cluster_id)
+        rollback_files.delete_oldest(self.rollback.cluster_id)
 
     def show(self) -> None:
         """Show the result of each partition."""
@@ -404,7 +404,7 @@ async def start(
             moving.results |= dict.fromkeys(moving.moved, "moving")
             moving.show()
             return Exit.OK
-        return await attend(moving, interrupts)
+        return await watch_until_done(moving, interrupts)
 
 
 async def resume(
@@ -418,10 +418,10 @@ async def resume(
     moving = Moving(context, admin, changes, rollback, RunOptions(Throttle(auto=auto)))
     moving.pending = []  # all of it was submitted
     with listen_for_interrupts() as interrupts:
-        return await attend(moving, interrupts)
+        return await watch_until_done(moving, interrupts)
 
 
-async def attend(moving: Moving, interrupts: Interrupts) -> int:
+async def watch_until_done(moving: Moving, interrupts: Interrupts) -> int:
     """Watch, and remove the throttles at the end. Asks what to do after an interruption. Returns
     the exit code."""
     try:
@@ -529,7 +529,7 @@ def _say_not_begun(moving: Moving) -> None:
             f"{count(len(moving.pending), 'partition')} had not started and are unchanged; run the "
             "command again to move them."
         )
-        moving.give_up_the_rest()
+        moving.drop_pending()
 
 
 def _say_left(moving: Moving) -> None:

@@ -35,7 +35,7 @@ from pk.cli.phrases import count, join, partition_name
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.runtime.poll import poll_until
-from pk.cli.runtime.question_table import say_limited_table
+from pk.cli.runtime.question_table import say_table_preview
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.durations import Duration
 from pk.core.values import TopicPartition
@@ -202,7 +202,7 @@ async def _remove(context: Context, admin: Admin, live: Live, present: Present) 
     ours = [r.throttled for r in rollback_files.rollbacks(live.cluster_id) if r.throttled.any]
     undo = everything(present, ours)
     if not context.change.yes:
-        say_limited_table(context, listing(ThrottleRow, throttle_rows(present)))
+        say_table_preview(context, listing(ThrottleRow, throttle_rows(present)))
     if live.running:
         moving = count(len(live.running), "partition")
         context.say(f"Warning: {moving} still moving, at full speed without a throttle.")
@@ -269,7 +269,7 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
         for key in RATES
     ]
     if not context.change.yes:
-        say_limited_table(context, listing(ThrottleRow, rows))
+        say_table_preview(context, listing(ThrottleRow, rows))
     then: list[ThrottleRow] = [{**row, "value": str(rate)} for row in rows]
     if not await _agreed(context, f"Set the throttle to {show_rate(rate, 'bytes')}"):
         _say_programs(context, then)
@@ -346,7 +346,7 @@ async def cancel(context: Context, partitions: Sequence[str], *, every: bool) ->
         context.show(listing(CancelledRow, rows))
         return
     if not context.change.yes:
-        say_limited_table(context, listing(CancelledRow, rows, without=("result", "error")))
+        say_table_preview(context, listing(CancelledRow, rows, without=("result", "error")))
     context.say(
         f"The copies made so far for {count(len(wanted), 'partition')} are deleted; the old "
         "replicas stay."

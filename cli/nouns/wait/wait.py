@@ -64,7 +64,7 @@ class _Reporter:
             self._context.say(text)
 
 
-def _impatient(context: Context) -> None:
+def _limit_attempts(context: Context) -> None:
     """Limit the duration of a single check, unless the command line sets it."""
     settings = context.settings
     given = {"default.api.timeout.ms": str(_ATTEMPT_MS), **settings.given}
@@ -123,7 +123,7 @@ async def topic(context: Context, options: WaitForTopics) -> None:
     """Run `pk wait topic`."""
     if options.gone and options.partitions is not None:
         raise Unusable("--gone and --partitions cannot be combined.")
-    _impatient(context)
+    _limit_attempts(context)
     admin = await context.admin()
     names = list(dict.fromkeys(options.topic))
     check = _gone if options.gone else _there
@@ -163,7 +163,7 @@ async def isr(context: Context, topic: Sequence[str], within: Duration, *, every
     """Run `pk wait isr`."""
     if every and topic:
         raise Unusable("Give topics or --all, not both.")
-    _impatient(context)
+    _limit_attempts(context)
     admin = await context.admin()
     names = list(dict.fromkeys(topic)) or None
     what = join(names) if names else "every topic"
@@ -201,7 +201,7 @@ async def lag(context: Context, options: WaitForLag) -> None:
     most_ms = None if options.max_time is None else options.max_time.ms
     if most is None and most_ms is None:
         most = 0
-    _impatient(context)
+    _limit_attempts(context)
     admin = await context.admin()
     bounds = [] if most is None else [f"{most:,} records"]
     bounds += [] if most_ms is None else [show_span(most_ms)]
@@ -282,14 +282,14 @@ async def _behind(
 
 async def group_empty(context: Context, group: Sequence[str], within: Duration) -> None:
     """Run `pk wait group-empty`."""
-    _impatient(context)
+    _limit_attempts(context)
     admin = await context.admin()
     names = list(dict.fromkeys(group))
     done = f"{join(names)} {'has' if len(names) == 1 else 'have'} no members"
-    await _until(context, within, lambda: _peopled(admin, names), done)
+    await _until(context, within, lambda: _with_members(admin, names), done)
 
 
-async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
+async def _with_members(admin: Admin, names: Sequence[str]) -> str | None:
     answers = await admin.describe_groups(names)
     left: list[str] = []
     for name in names:
@@ -307,7 +307,7 @@ async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
 
 async def reassign(context: Context, topic: Sequence[str], within: Duration) -> None:
     """Run `pk wait reassign`."""
-    _impatient(context)
+    _limit_attempts(context)
     admin = await context.admin()
     names = list(dict.fromkeys(topic))
     what = f" of {join(names)}" if names else ""
@@ -337,7 +337,7 @@ async def broker(context: Context, ids: Sequence[str], num: int | None, within: 
     if ids and num is not None:
         raise Unusable("Give broker ids, or their number with -n, not both.")
     wanted = _ids(ids)
-    _impatient(context)
+    _limit_attempts(context)
     admin = await context.admin()
     done = (
         (
@@ -349,7 +349,7 @@ async def broker(context: Context, ids: Sequence[str], num: int | None, within: 
         if num is not None
         else "The cluster answers"
     )
-    await _until(context, within, lambda: _unanswering(admin, wanted, num or 1), done)
+    await _until(context, within, lambda: _without_answer(admin, wanted, num or 1), done)
 
 
 def _ids(words: Iterable[str]) -> list[int]:
@@ -361,7 +361,7 @@ def _ids(words: Iterable[str]) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-async def _unanswering(admin: Admin, wanted: Sequence[int], number: int) -> str | None:
+async def _without_answer(admin: Admin, wanted: Sequence[int], number: int) -> str | None:
     """The brokers that do not answer. Asks each broker itself, since a dead broker stays listed for
     a while."""
     there = {b.node_id: b for b in (await admin.describe_cluster()).brokers if not b.fenced}

@@ -22,7 +22,7 @@ from pk.cli.nouns.why.why import answer, evidence_rows
 from pk.cli.output.amounts import show_bytes
 from pk.cli.phrases import partition_name
 from pk.cli.positions.resolve import now_ms
-from pk.cli.runtime.cluster_files import wakings
+from pk.cli.runtime.cluster_files import start_commands
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
 from pk.core.errors import ErrorCode, KafkaError
@@ -51,9 +51,9 @@ async def why_partition(context: Context, partition: Iterable[str]) -> int | Non
     facts, unknown = await gather(admin, chosen)
     if unknown is not None:
         context.failed(unknown, "reassignments in progress")
-    known = wakings(node.address for node in admin.cluster.bootstrap)
+    known = start_commands(node.address for node in admin.cluster.bootstrap)
     explained = [
-        explain_partition(p._replace(wakings=known))
+        explain_partition(p._replace(start_commands=known))
         for tp, p in facts.items()
         if tp in named or state_of(p) not in ("healthy", "not-preferred")
     ]
