@@ -307,7 +307,7 @@ class PartitionQueue:
             place += 1
         self.batches.insert(place, batch)
 
-    def forget_numbers(self) -> None:
+    def reset_sequences(self) -> None:
         """Start at sequence 0 with the next batch that is sent, because the producer has a new id
         or epoch."""
         self.producer_epoch = -1
@@ -315,7 +315,7 @@ class PartitionQueue:
         self.last_acked_sequence = -1
         self.needs_epoch = self.unresolved = False
 
-    def start_again(self, producer_epoch: int) -> None:
+    def restart_sequences(self, producer_epoch: int) -> None:
         """Restart at sequence 0 with a new epoch. Queued batches get new sequences when they are
         sent."""
         self.producer_epoch = producer_epoch

@@ -21,33 +21,33 @@ _PURPOSE: Final = "offsets"
 _NAMED_MAX: Final = 9
 """OffsetCommit uses topic ids from version 10 on; names suffice here."""
 
-_OF_A_REBALANCE: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
+_REBALANCE_ERRORS: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
 """The errors of a commit during a rebalance, before the member has the next generation; a member
 that was removed gets them too."""
 
 
-class _Asked(NamedTuple):
+class _PendingCommit(NamedTuple):
     """A requested commit: the offsets, and the membership when the commit was requested."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    held: Mapping[TopicPartition, PartitionState]
+    assigned: Mapping[TopicPartition, PartitionState]
     """The partitions of `offsets` that were assigned to this consumer."""
 
     as_member: bool
-    me: Membership
+    membership: Membership
     best_effort: bool
     """Whether to treat an unknown topic as deleted. Otherwise it may be too new for the coordinator
     to know."""
 
 
-class _Line:
+class _CommitQueue:
     """A queue for commits, which are sent one at a time in the order of their requests: otherwise
     an older commit could overwrite a newer one."""
 
     def __init__(self) -> None:
         self._turns: deque[trio.Event] = deque()
 
-    def queue_up(self) -> trio.Event:
+    def join(self) -> trio.Event:
         """Join the queue. Returns an event that is set when it is the caller's turn."""
         turn = trio.Event()
         self._turns.append(turn)
@@ -79,9 +79,9 @@ class Commits:
         self._group = group
         self._nursery = nursery
         self._next = 0.0
-        self._line = _Line()
-        self._next_in_background: tuple[_Asked, trio.Event] | None = None
-        self._under_way = False
+        self._queue = _CommitQueue()
+        self._background: tuple[_PendingCommit, trio.Event] | None = None
+        self._background_running = False
         self.begin_interval()
 
     def begin_interval(self) -> None:
@@ -109,12 +109,12 @@ class Commits:
             return False
         self.begin_interval()
         if offsets := self.consumed():
-            if self._next_in_background is not None:
-                self._line.leave(self._next_in_background[1])
-            asked = self._asked(offsets, best_effort=True)
-            self._next_in_background = (asked, self._line.queue_up())
-            if not self._under_way:
-                self._under_way = True
+            if self._background is not None:
+                self._queue.leave(self._background[1])
+            pending = self._pending(offsets, best_effort=True)
+            self._background = (pending, self._queue.join())
+            if not self._background_running:
+                self._background_running = True
                 self._nursery.start_soon(self._commit_in_background)
         return True
 
@@ -122,16 +122,16 @@ class Commits:
         """Commit the offsets of the last request, until no request is left. A request that a later
         one replaces before its turn is skipped."""
         try:
-            while self._next_in_background is not None:
-                asked, turn = self._next_in_background
-                self._next_in_background = None
+            while self._background is not None:
+                pending, turn = self._background
+                self._background = None
                 try:
-                    await self._commit(asked, turn)
+                    await self._commit(pending, turn)
                 except (KafkaError, ClientError, ProtocolError):
                     # A later commit makes up for it, here or by the partitions' new owner.
                     continue
         finally:
-            self._under_way = False
+            self._background_running = False
 
     async def commit_positions(self) -> None:
         """Commit the positions before partitions are revoked: best effort, with a time limit, since
@@ -141,45 +141,45 @@ class Commits:
         limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
         with trio.move_on_after(limit_ms / 1000):
             try:
-                asked = self._asked(offsets, best_effort=True)
-                await self._commit(asked, self._line.queue_up())
+                pending = self._pending(offsets, best_effort=True)
+                await self._commit(pending, self._queue.join())
             except (KafkaError, ClientError, ProtocolError):
                 return
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets`, with retries for `default.api.timeout.ms`. Raises KafkaError,
         ClientError."""
-        await self._commit(self._asked(offsets), self._line.queue_up())
+        await self._commit(self._pending(offsets), self._queue.join())
 
-    def _asked(
+    def _pending(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, best_effort: bool = False
-    ) -> _Asked:
+    ) -> _PendingCommit:
         assert self._group is not None
-        held = {p: self._states[p] for p in offsets if p in self._states}
-        me = self._group.membership
-        return _Asked(offsets, held, self._group.subscribed, me, best_effort)
+        assigned = {p: self._states[p] for p in offsets if p in self._states}
+        membership = self._group.membership
+        return _PendingCommit(offsets, assigned, self._group.subscribed, membership, best_effort)
 
-    async def _commit(self, asked: _Asked, turn: trio.Event) -> None:
+    async def _commit(self, pending: _PendingCommit, turn: trio.Event) -> None:
         """Commit when the request's turn comes."""
         try:
             await turn.wait()
-            await self._commit_patiently(asked)
+            await self._commit_with_retries(pending)
         finally:
-            self._line.leave(turn)
+            self._queue.leave(turn)
 
-    async def _commit_patiently(self, asked: _Asked) -> None:
+    async def _commit_with_retries(self, pending: _PendingCommit) -> None:
         """Commit until every partition is settled. Raises the first error."""
         assert self._group is not None
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
         failures: list[KafkaError | ClientError] = []
-        left = dict(asked.offsets)
+        left = dict(pending.offsets)
         while left:
-            if asked.held:
+            if pending.assigned:
                 with trio.move_on_at(deadline):
                     await self._group.synced()
             before = self._group.membership
-            lost = self._lost(asked, left)
+            lost = self._errors_of_lost(pending, left)
             failures += lost.values()
             left = {
                 partition: offset for partition, offset in left.items() if partition not in lost
@@ -195,45 +195,47 @@ class Commits:
             again = {
                 partition: error
                 for partition, error in refused.items()
-                if not late and self._is_retriable(asked, partition, error, moved)
+                if not late and self._is_retriable(pending, partition, error, moved)
             }
             failures += [error for partition, error in refused.items() if partition not in again]
             left = {partition: offset for partition, offset in left.items() if partition in again}
             if left:
-                self._before_next_attempt(again.values())
+                self._prepare_retry(again.values())
                 await trio.sleep(backoff.next_ms() / 1000)
         if failures:
             raise failures[0]
 
-    def _lost(
-        self, asked: _Asked, partitions: Iterable[TopicPartition]
+    def _errors_of_lost(
+        self, pending: _PendingCommit, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaError]:
         """Return the partitions whose offsets we may not commit anymore, with the errors: another
         member may have owned them since, and the coordinator does not check the owner."""
         group = self._group
         assert group is not None
-        me = group.membership
+        membership = group.membership
         name = f"group {group.group_id!r}"
-        out = me.generation < 0 or (asked.as_member and asked.me.generation < 0)
-        if out and (asked.as_member or group.subscribed):
+        outside = membership.generation < 0 or (
+            pending.as_member and pending.membership.generation < 0
+        )
+        if outside and (pending.as_member or group.subscribed):
             # An empty group has no member to conflict with either.
             error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no longer a member of {name}")
             return dict.fromkeys(partitions, error)
-        if not asked.as_member:
+        if not pending.as_member:
             return {}
-        if me.leave_count != asked.me.leave_count:
+        if membership.leave_count != pending.membership.leave_count:
             error = KafkaError(ErrorCode.ILLEGAL_GENERATION, f"left {name} in the meantime")
             return dict.fromkeys(partitions, error)
-        held, states = asked.held, self._states
+        assigned, states = pending.assigned, self._states
         return {
             p: KafkaError(ErrorCode.ILLEGAL_GENERATION, f"{p} was revoked before it was committed")
             for p in partitions
-            if p in held and states.get(p) is not held[p]
+            if p in assigned and states.get(p) is not assigned[p]
         }
 
     def _is_retriable(
         self,
-        asked: _Asked,
+        pending: _PendingCommit,
         partition: TopicPartition,
         error: KafkaError | ClientError,
         moved: bool,
@@ -241,21 +243,21 @@ class Commits:
         if isinstance(error, ClientError):
             return True
         if error.code == ErrorCode.STALE_MEMBER_EPOCH:
-            return partition in asked.held
-        if error.code in _OF_A_REBALANCE:
-            return moved and partition in asked.held
-        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and asked.best_effort:
+            return partition in pending.assigned
+        if error.code in _REBALANCE_ERRORS:
+            return moved and partition in pending.assigned
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and pending.best_effort:
             return False
         return is_retriable(error)
 
-    def _before_next_attempt(self, errors: Iterable[KafkaError | ClientError]) -> None:
+    def _prepare_retry(self, errors: Iterable[KafkaError | ClientError]) -> None:
         """Prepare for another attempt, so that it does not fail for the same reason."""
         assert self._group is not None
         codes = {error.code if isinstance(error, KafkaError) else None for error in errors}
         if ErrorCode.STALE_MEMBER_EPOCH in codes:
             # We need the coordinator's new epoch for us, which a heartbeat will bring.
             self._group.rejoin()
-        if codes - {ErrorCode.STALE_MEMBER_EPOCH, *_OF_A_REBALANCE}:
+        if codes - {ErrorCode.STALE_MEMBER_EPOCH, *_REBALANCE_ERRORS}:
             self.cluster.forget_coordinator(self._group.group_id)
 
     async def _commit_once(
@@ -270,7 +272,7 @@ class Commits:
             OffsetCommitRequestTopic,
         )
 
-        me = group.membership
+        membership = group.membership
         topics = [
             OffsetCommitRequestTopic(
                 name=topic,
@@ -288,9 +290,9 @@ class Commits:
         ]
         request = OffsetCommitRequest(
             group_id=group.group_id,
-            generation_id_or_member_epoch=me.generation,
-            member_id=me.member_id if me.generation >= 0 else "",
-            group_instance_id=me.instance_id if me.generation >= 0 else None,
+            generation_id_or_member_epoch=membership.generation,
+            member_id=membership.member_id if membership.generation >= 0 else "",
+            group_instance_id=membership.instance_id if membership.generation >= 0 else None,
             topics=topics,
         )
         node_id = await self.cluster.coordinator(group.group_id)

@@ -17,7 +17,7 @@ from pk.core.murmur2 import murmur2
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, number of partitions) → partition."""
 
-_REMEMBERED_KEYS: Final = 65_536
+_CACHED_KEYS_MAX: Final = 65_536
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
@@ -36,7 +36,7 @@ class KeyCache(dict[bytes, int]):
         self.partitions = partitions
 
     def __missing__(self, key: bytes) -> int:
-        if len(self) >= _REMEMBERED_KEYS:
+        if len(self) >= _CACHED_KEYS_MAX:
             self.clear()
         partition = self[key] = partition_for_key(key, self.partitions)
         return partition
@@ -80,6 +80,6 @@ class Sticky:
             self.partition = available[bisect_right(weights, random.randrange(weights[-1]))]
         self._bytes_left = self._batch_bytes
 
-    def took(self, size_bytes: int) -> None:
+    def add(self, size_bytes: int) -> None:
         """Count bytes that were added to the partition."""
         self._bytes_left -= size_bytes

@@ -63,7 +63,7 @@ class Lookup(TopicOperations, GroupOperations):
         return error is not None and error.code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def _passing(error: Exception) -> bool:
+def _is_retriable(error: Exception) -> bool:
     """Return whether a retry may have a different result."""
     if isinstance(error, KafkaError):
         return is_retriable(error) and error.code not in _UNKNOWN_TOPIC
@@ -134,7 +134,7 @@ class Positions:
                     asked = await step() or asked
                 except (KafkaError, ClientError, ProtocolError) as e:
                     asked = failed = True
-                    if isinstance(e, KafkaError) and not e.retriable and not _passing(e):
+                    if isinstance(e, KafkaError) and not e.retriable and not _is_retriable(e):
                         self._on_failure(e)
             if asked:
                 self._on_found()
@@ -144,28 +144,32 @@ class Positions:
             else:
                 backoff.reset()
 
-    def _counts(self, state: PartitionState, version: int) -> bool:
+    def _is_current(self, state: PartitionState, version: int) -> bool:
         """Return whether the result for a partition is still valid: the partition may have been
         seeked meanwhile, or revoked and assigned again."""
         return self.states.get(state.partition) is state and state.version == version
 
-    def _needing(self) -> list[PartitionState]:
+    def _without_position(self) -> list[PartitionState]:
         return [s for s in self.states.values() if not s.has_position and not s.failed]
 
     async def _committed(self) -> bool:
         """Set partitions that never had a position to the group's committed offset, or else apply
         the reset policy."""
-        fresh = {s.partition: (s, s.version) for s in self._needing() if s.reset_to is None}
+        fresh = {
+            s.partition: (s, s.version) for s in self._without_position() if s.reset_to is None
+        }
         if not fresh:
             return False
         committed: Answers[TopicPartition, OffsetAndMetadata | None] = Answers()
         if self.config.group_id is not None:
             committed = await self._round.list_group_offsets(
-                self.config.group_id, list(fresh), require_stable=await self._stable_known()
+                self.config.group_id,
+                list(fresh),
+                require_stable=await self._supports_stable_offsets(),
             )
         failures: list[Exception] = []
         for partition, (state, version) in fresh.items():
-            if not self._counts(state, version):
+            if not self._is_current(state, version):
                 continue
             if partition in committed.errors:
                 failures.append(committed.errors[partition])
@@ -178,7 +182,7 @@ class Positions:
             raise failure
         return True
 
-    async def _stable_known(self) -> bool:
+    async def _supports_stable_offsets(self) -> bool:
         """Return whether the coordinator can hold back the commits of open transactions
         (KIP-447)."""
         assert self.config.group_id is not None
@@ -204,7 +208,7 @@ class Positions:
         its end."""
         asked = {
             s.partition: (s, s.version, s.reset_to)
-            for s in self._needing()
+            for s in self._without_position()
             if s.reset_to is not None and not self._round.leaderless(s.partition)
         }
         self._failing_since = {p: t for p, t in self._failing_since.items() if p in asked}
@@ -212,14 +216,14 @@ class Positions:
             return False
         timestamps = {p: timestamp for p, (_, _, timestamp) in asked.items()}
         found = await self._round.list_offsets(timestamps, isolation=self.isolation)
-        passing: list[Exception] = []
+        retriable: list[Exception] = []
         failures: list[Exception] = []
         for partition, (state, version, _) in asked.items():
-            if not self._counts(state, version):
+            if not self._is_current(state, version):
                 continue
             error = found.errors.get(partition)
-            if error is not None and self._may_pass(partition, error):
-                passing.append(error)
+            if error is not None and self._should_retry(partition, error):
+                retriable.append(error)
                 continue
             self._failing_since.pop(partition, None)
             if error is not None:
@@ -233,18 +237,18 @@ class Positions:
                 state.leader_epoch = self.cluster.metadata.leader(partition)[1]
         for failure in failures[:1]:
             self._on_failure(failure)
-        for error in passing[:1]:
+        for error in retriable[:1]:
             raise error
         return True
 
-    def _may_pass(self, partition: TopicPartition, error: Exception) -> bool:
+    def _should_retry(self, partition: TopicPartition, error: Exception) -> bool:
         """Return whether to retry: a leader that does not answer has `default.api.timeout.ms`; the
         wait for a leader has no limit."""
         if self._round.leaderless(partition):
             return True
         now = trio.current_time()
         since = self._failing_since.setdefault(partition, now)
-        return _passing(error) and now - since < self.config.default_api_timeout_ms / 1000
+        return _is_retriable(error) and now - since < self.config.default_api_timeout_ms / 1000
 
     def _unvalidated(self) -> Iterable[PartitionState]:
         for state in self.states.values():
@@ -262,19 +266,19 @@ class Positions:
         if not asked:
             return False
         epochs = {p: self.cluster.metadata.leader(p)[1] for p in asked}
-        passing: list[Exception] = []
+        retriable: list[Exception] = []
         ends = await self._round.offsets_for_leader_epochs(
             {partition: epoch for partition, (_, _, epoch, _) in asked.items()}
         )
         for partition, (state, version, epoch, position) in asked.items():
-            if not self._counts(state, version):
+            if not self._is_current(state, version):
                 continue
             if state.position_epoch != epoch:
                 self.want()  # poll has reached another epoch, which this answer does not cover
                 continue
             if (error := ends.errors.get(partition)) is not None:
-                if _passing(error):
-                    passing.append(error)
+                if _is_retriable(error):
+                    retriable.append(error)
                 else:
                     # A broker before 2.1 does not support this request: continue without
                     # validation.
@@ -292,7 +296,7 @@ class Positions:
                     # The new leader may have other records than the buffered ones.
                     state.seek(state.position, epoch)
                 state.leader_epoch = epochs[partition]
-        for error in passing[:1]:
+        for error in retriable[:1]:
             raise error
         return True
 

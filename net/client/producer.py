@@ -292,11 +292,11 @@ class Producer:
         start = 0
         while start < len(unkeyed):
             await self._room(self._accumulator.batch_bytes)
-            sticky = self._stick(info, topic)
+            sticky = self._sticky_of(info, topic)
             queue = self._queue(topic, sticky.partition)
             before = self._accumulator.used_bytes
             start = self._extend(queue, unkeyed, start, timestamp_ms, deliveries)
-            sticky.took(self._accumulator.used_bytes - before)
+            sticky.add(self._accumulator.used_bytes - before)
         await self._checkpoint(len(records))
         return deliveries
 
@@ -550,7 +550,7 @@ class Producer:
         elif key is not None and not self.config.partitioner_ignore_keys:
             partition = self._key_cache(topic, info)[key]
         else:
-            sticky = self._stick(info, topic)
+            sticky = self._sticky_of(info, topic)
             partition = sticky.partition
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
@@ -559,7 +559,7 @@ class Producer:
         if due:
             self._assign(queue)
         if sticky is not None:
-            sticky.took(added_bytes)
+            sticky.add(added_bytes)
         return self._delivery(batch, batch.count - 1, timestamp_ms)
 
     def _extend(
@@ -642,9 +642,11 @@ class Producer:
                 if not keyed:
                     keyed = True
                     for other in records[:i]:
-                        groups.setdefault(self._stuck(info, topic, other[1]), []).append(other)
+                        groups.setdefault(self._sticky_partition(info, topic, other[1]), []).append(
+                            other
+                        )
             elif keyed:
-                number = self._stuck(info, topic, record[1])
+                number = self._sticky_partition(info, topic, record[1])
             else:
                 continue
             group = groups.get(number)
@@ -670,7 +672,7 @@ class Producer:
                 elif key is not None and by_key:
                     number = partition_of[key]
                 else:
-                    number = self._stuck(info, topic, value)
+                    number = self._sticky_partition(info, topic, value)
             group = groups.get(number)
             if group is None:
                 _check_partition(topic, number, info)
@@ -679,10 +681,10 @@ class Producer:
                 group.append(row)
         return groups
 
-    def _stuck(self, info: TopicInfo, topic: str, value: bytes | None) -> int:
+    def _sticky_partition(self, info: TopicInfo, topic: str, value: bytes | None) -> int:
         """Return the current partition for a record without a key."""
-        sticky = self._stick(info, topic)
-        sticky.took(10 + (len(value) if value else 0))
+        sticky = self._sticky_of(info, topic)
+        sticky.add(10 + (len(value) if value else 0))
         return sticky.partition
 
     def _key_cache(self, topic: str, info: TopicInfo) -> KeyCache:
@@ -691,7 +693,7 @@ class Producer:
             cache = self._keys[topic] = KeyCache(len(info.partitions))
         return cache
 
-    def _stick(self, info: TopicInfo, topic: str) -> Sticky:
+    def _sticky_of(self, info: TopicInfo, topic: str) -> Sticky:
         sticky = self._sticky.get(topic)
         if sticky is None:
             sticky = self._sticky[topic] = Sticky(self.config.batch_size)

@@ -263,7 +263,7 @@ class Sender:
                         raise KafkaError(response.error_code, "InitProducerId")
                 except KafkaError as e:
                     if not e.retriable:
-                        self.fail(_explained(e))
+                        self.fail(_with_hint(e))
                         return
                 except (ClientError, ProtocolError):
                     pass
@@ -287,12 +287,12 @@ class Sender:
         self.fatal = error
         self.abort(error)
 
-    def become(self, producer_id: int, producer_epoch: int) -> None:
+    def set_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """Use this producer id and epoch from the next batch on."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         for queue in self.accumulator.queues.values():
-            queue.forget_numbers()
+            queue.reset_sequences()
 
     def drop_waiting(self, error: Exception) -> None:
         """Fail every batch that is not in flight."""
@@ -321,7 +321,7 @@ class Sender:
                 other.needs_epoch = True
             return False
         self.producer_epoch += 1
-        queue.start_again(self.producer_epoch)
+        queue.restart_sequences(self.producer_epoch)
         return True
 
 
@@ -505,7 +505,7 @@ class BrokerSender:
     def _number(self, queue: PartitionQueue, batch: Batch) -> None:
         sender = self.sender
         if queue.producer_epoch < 0:
-            queue.start_again(sender.producer_epoch)
+            queue.restart_sequences(sender.producer_epoch)
         batch.stamp(
             sender.producer_id,
             queue.producer_epoch,
@@ -533,7 +533,7 @@ class BrokerSender:
                 sender.give_up(queue, batch, e)
             return
         except (ClientError, ProtocolError) as e:
-            self._all_failed(taken, e)
+            self._retry_all(taken, e)
             return
         for queue, batch in taken:
             batch.attempts += 1
@@ -573,13 +573,13 @@ class BrokerSender:
         try:
             response = await pending.wait()
         except (ClientError, ProtocolError) as e:
-            self._left(taken)
+            self._release(taken)
             for _, batch in taken:
                 batch.in_doubt = True
             sender.want_metadata()
-            self._all_failed(taken, e)
+            self._retry_all(taken, e)
             return
-        self._left(taken)
+        self._release(taken)
         if response is None:
             for _, batch in taken:
                 sender.settle(batch)
@@ -597,7 +597,7 @@ class BrokerSender:
             else:
                 self._refused(queue, batch, answer)
 
-    def _left(self, taken: Iterable[tuple[PartitionQueue, Batch]]) -> None:
+    def _release(self, taken: Iterable[tuple[PartitionQueue, Batch]]) -> None:
         self.in_flight -= 1
         for queue, batch in taken:
             queue.in_flight.remove(batch)
@@ -628,7 +628,7 @@ class BrokerSender:
         if sender.transactions is not None and code in _LOST_SEQUENCE:
             earlier = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_earlier(batch)
             if earlier and sender.transactions.error is None:
-                self._again(queue, batch, error, wait=False)
+                self._retry(queue, batch, error, wait=False)
             else:
                 sender.give_up(queue, batch, error)
             return
@@ -636,7 +636,7 @@ class BrokerSender:
             gap = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_earlier(batch)
             if not gap and batch.producer_epoch == queue.producer_epoch:
                 queue.needs_epoch = True
-            self._again(queue, batch, error, wait=False)
+            self._retry(queue, batch, error, wait=False)
             return
         if not error.retriable:
             sender.give_up(queue, batch, error)
@@ -648,13 +648,13 @@ class BrokerSender:
                 queue.partition, leader.leader_id, leader.leader_epoch
             )
             sender.want_metadata()
-        self._again(queue, batch, error, wait=not moved)
+        self._retry(queue, batch, error, wait=not moved)
 
-    def _all_failed(self, taken: list[tuple[PartitionQueue, Batch]], error: Exception) -> None:
+    def _retry_all(self, taken: list[tuple[PartitionQueue, Batch]], error: Exception) -> None:
         for queue, batch in reversed(taken):
-            self._again(queue, batch, error, wait=True)
+            self._retry(queue, batch, error, wait=True)
 
-    def _again(self, queue: PartitionQueue, batch: Batch, error: Exception, *, wait: bool) -> None:
+    def _retry(self, queue: PartitionQueue, batch: Batch, error: Exception, *, wait: bool) -> None:
         """Retry a batch later, unless it has no retries or no time left."""
         sender, now = self.sender, trio.current_time()
         if batch not in sender.accumulator.unsettled:
@@ -697,7 +697,7 @@ def _may_be_appended(error: KafkaError) -> bool:
     return error.retriable and error.code != ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def _explained(error: KafkaError) -> KafkaError:
+def _with_hint(error: KafkaError) -> KafkaError:
     if error.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
         return KafkaError(
             error.code, f"{error.message}; enable.idempotence=false needs no producer id"

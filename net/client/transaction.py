@@ -74,7 +74,7 @@ class Writer(Protocol):
     producer_epoch: int
     fatal: Exception | None
 
-    def become(self, producer_id: int, producer_epoch: int) -> None:
+    def set_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """Use this producer id and epoch from the next batch on."""
         ...
 
@@ -117,7 +117,7 @@ class Transactions:
         """Whether a batch was given up. Its sequence number is a gap, so the next transaction needs
         a new epoch."""
 
-        self._left_open = False
+        self._may_be_open = False
         """Whether the coordinator may have an open transaction of ours, which must not become part
         of the next one."""
 
@@ -146,18 +146,18 @@ class Transactions:
             raise without_frames(self._sender.fatal)
         if self.open:
             raise NoTransaction("a transaction is open: a producer has one at a time")
-        if self._left_open:
+        if self._may_be_open:
             # Records still in flight belong to the old epoch, and their outcome does not concern
             # this transaction.
             self._sender.abort(Aborted())
             if self.commit_sent:
                 await self._finish_commit()
         gap = self._epoch_used_up and not self.adds_by_itself
-        if self._sender.producer_id < 0 or self._left_open or gap:
-            await self._take_over()
+        if self._sender.producer_id < 0 or self._may_be_open or gap:
+            await self._init_producer_id()
         self.version = await self._version()
         self.error = None
-        self._left_open = self._epoch_used_up = False
+        self._may_be_open = self._epoch_used_up = False
         self._partitions.clear()
         self._groups.clear()
         self.commit_sent = False
@@ -209,7 +209,7 @@ class Transactions:
             connection = await self._cluster.connection(node_id, _PURPOSE)
             await self._commit_offsets(connection, offsets, group)
 
-        await self._patiently(
+        await self._with_retries(
             "TxnOffsetCommit", commit, lambda: self._cluster.forget_coordinator(group_id)
         )
 
@@ -221,7 +221,7 @@ class Transactions:
         committed without confirming it.
         """
         if self._partitions or self._groups:
-            self._left_open = True
+            self._may_be_open = True
             try:
                 await self._ask("EndTxn", lambda c: self._end(c, commit))
             except (KafkaError, ClientError, ProtocolError) as e:
@@ -235,7 +235,7 @@ class Transactions:
                     TransactionOutcomeUnknown(self.transactional_id, commit=commit, cause=e)
                 )
                 raise self._sender.fatal or e from e
-            self._left_open = self.commit_sent = False
+            self._may_be_open = self.commit_sent = False
         self.open = False
         self.error = None
 
@@ -243,7 +243,7 @@ class Transactions:
         """Clean up at the end of the transaction's block, even if the transaction could not be
         ended."""
         if self.open:
-            self._left_open = bool(self._partitions or self._groups)
+            self._may_be_open = bool(self._partitions or self._groups)
         self.open = False
 
     # requests
@@ -257,9 +257,9 @@ class Transactions:
         except KafkaError as e:
             self.commit_sent = is_retriable(e)
             raise
-        self._left_open = self.commit_sent = False
+        self._may_be_open = self.commit_sent = False
 
-    async def _take_over(self) -> None:
+    async def _init_producer_id(self) -> None:
         """Send InitProducerId to become the producer of the transactional id, with an epoch above
         all earlier ones."""
         from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
@@ -276,7 +276,7 @@ class Transactions:
             low = 3 if sender.producer_id >= 0 else 0
             response = await connection.request(request, low=low, high=5)
             _check(response.error_code, "InitProducerId")
-            self._become(response.producer_id, response.producer_epoch)
+            self._set_producer_id(response.producer_id, response.producer_epoch)
 
         await self._ask("InitProducerId", ask)
 
@@ -285,13 +285,13 @@ class Transactions:
         versions supported here."""
         found: list[int] = []
 
-        async def look(connection: Connection) -> None:
+        async def read_level(connection: Connection) -> None:
             response = connection.api_versions_response
             features = response.finalized_features if response is not None else ()
             level = next((f.max_version_level for f in features if f.name == _FEATURE), 0)
             found.append(level if connection.serves(_END_TXN, 5) else min(level, 1))
 
-        await self._ask("ApiVersions", look)
+        await self._ask("ApiVersions", read_level)
         return found[-1]
 
     async def _add_partitions(
@@ -397,11 +397,11 @@ class Transactions:
         response = await connection.request(request, version=version)
         _check(response.error_code, "committing" if commit else "aborting")
         if self.adds_by_itself and response.producer_id >= 0:
-            self._become(response.producer_id, response.producer_epoch)
+            self._set_producer_id(response.producer_id, response.producer_epoch)
 
-    def _become(self, producer_id: int, producer_epoch: int) -> None:
+    def _set_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """Use this producer id and epoch from now on. Every partition restarts at sequence 0."""
-        self._sender.become(producer_id, producer_epoch)
+        self._sender.set_producer_id(producer_id, producer_epoch)
 
     async def _ask(self, what: str, ask: Callable[[Connection], Awaitable[Any]]) -> None:
         """Send a request to the transaction's coordinator until it answers. Looks the coordinator
@@ -412,9 +412,9 @@ class Transactions:
             node_id = await self._cluster.coordinator(key, kind)
             await ask(await self._cluster.connection(node_id, _PURPOSE))
 
-        await self._patiently(what, attempt, lambda: self._cluster.forget_coordinator(key, kind))
+        await self._with_retries(what, attempt, lambda: self._cluster.forget_coordinator(key, kind))
 
-    async def _patiently(self, what: str, attempt: Any, forget: Any) -> None:
+    async def _with_retries(self, what: str, attempt: Any, forget: Any) -> None:
         """Repeat `attempt` until it succeeds or `max.block.ms` has passed. A final error determines
         the transaction's state."""
         try:

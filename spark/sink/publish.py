@@ -47,7 +47,7 @@ class Identity:
         self.producer_epoch = -1
         self.fatal: Exception | None = None
 
-    def become(self, producer_id: int, producer_epoch: int) -> None:
+    def set_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
 
     def abort(self, error: Exception) -> None:
@@ -67,7 +67,7 @@ async def new_identity(cluster: Cluster, config: ProducerConfig) -> Identity:
         response = await cluster.request(request, high=5)
         if response.error_code:
             raise KafkaError(response.error_code, "InitProducerId")
-        identity.become(response.producer_id, response.producer_epoch)
+        identity.set_producer_id(response.producer_id, response.producer_epoch)
 
     await cluster.retry(ask, timeout_ms=config.max_block_ms, what="InitProducerId")
     return identity

@@ -53,9 +53,9 @@ def test_sticky_stays_until_a_batch_is_full() -> None:
     sticky.choose([1, 3], None)
     chosen = sticky.partition
     assert chosen in (1, 3)
-    sticky.took(60)
+    sticky.add(60)
     assert not sticky.due(4)
-    sticky.took(60)
+    sticky.add(60)
     assert sticky.due(4)
     assert sticky.due(chosen)  # the topic shrank: it was deleted and made again
 
