@@ -28,9 +28,9 @@ class Background:
         assert self._nursery is not None, "the broker has not started"
         self._nursery.start_soon(fn, *args)
 
-    def fail(self, why: str) -> None:
+    def fail(self, reason: str) -> None:
         """End the node, because the broker cannot continue."""
         if not self.failed.is_set():
-            logger.critical("the broker is stopping: %s", why)
-            self.failure = why
+            logger.critical("the broker is stopping: %s", reason)
+            self.failure = reason
             self.failed.set()

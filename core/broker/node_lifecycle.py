@@ -476,15 +476,15 @@ class NodeLifecycle:
                 held = self._dirs.logs_held
                 await controller.open(self._state.cluster_id, new_cluster_id, logs_held=held)
             except (StoreFailed, KafkaError) as e:
-                lost = isinstance(e, MetadataLost)
-                why = (
+                is_lost = isinstance(e, MetadataLost)
+                reason = (
                     f"the metadata log in {self._config.pk_metadata_store} cannot be used: {e}"
-                    if lost
+                    if is_lost
                     else str(e)
                 )
-                new, self._campaign_error = why != self._campaign_error, why
-                level = logging.ERROR if lost and new else logging.INFO
-                logger.log(level, "the campaign for the controller's leadership failed: %s", why)
+                new, self._campaign_error = reason != self._campaign_error, reason
+                level = logging.ERROR if is_lost and new else logging.INFO
+                logger.log(level, "the campaign for the controller's leadership failed: %s", reason)
             else:
                 logger.info(
                     "node %d is the controller of epoch %d",

@@ -44,12 +44,12 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
                     is_fenced=broker.fenced,
                 )
             )
-    asked = request.include_cluster_authorized_operations
+    with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=controller_of(context),
         brokers=brokers,
-        cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(context) if with_operations else NOT_ASKED,
     )
 
 
@@ -67,7 +67,7 @@ def handle_at_controller(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"no endpoint has type {request.endpoint_type}"
         )
     image = context.broker.image
-    asked = request.include_cluster_authorized_operations
+    with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         endpoint_type=CONTROLLERS,
         cluster_id=image.cluster_id,
@@ -78,5 +78,5 @@ def handle_at_controller(
             for endpoint in known.endpoints
             if endpoint.name == context.listener
         ],
-        cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(context) if with_operations else NOT_ASKED,
     )

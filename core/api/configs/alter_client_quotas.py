@@ -22,7 +22,7 @@ from pk.core.wire.messages.alter_client_quotas import (
 HOSTS_MAX: Final = 100
 """The maximum number of host names looked up for one request. The quotas of further hosts apply to
 no client."""
-LOOKED_UP_S: Final = 10.0
+LOOKUP_TIMEOUT_S: Final = 10.0
 """The timeout of all look-ups together, in seconds."""
 
 
@@ -45,7 +45,7 @@ async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterCl
 async def _unknown(names: list[str]) -> set[str]:
     """Return the hosts without an address."""
     unknown = set(names)
-    with trio.move_on_after(LOOKED_UP_S):
+    with trio.move_on_after(LOOKUP_TIMEOUT_S):
         for name in names[:HOSTS_MAX]:
             try:
                 await trio.socket.getaddrinfo(name, None)

@@ -48,7 +48,7 @@ async def _handle(
     context: Context,
     request: AlterConfigsRequest,
     check: Check,
-    others: Callable[[Context, AlterConfigsRequest], Awaitable[AlterConfigsResponse]],
+    forward: Callable[[Context, AlterConfigsRequest], Awaitable[AlterConfigsResponse]],
 ) -> AlterConfigsResponse:
     errors: dict[int, KafkaError] = {}
     for resource in request.resources:
@@ -58,11 +58,11 @@ async def _handle(
             check(context, resource)
         except KafkaError as e:
             errors[id(resource)] = e.with_traceback(None)  # it references this frame
-    asked = AlterConfigsRequest(
+    forwarded = AlterConfigsRequest(
         resources=[r for r in request.resources if id(r) not in errors],
         validate_only=request.validate_only,
     )
-    response = await others(context, asked) if asked.resources else AlterConfigsResponse()
+    response = await forward(context, forwarded) if forwarded.resources else AlterConfigsResponse()
     for resource in request.resources:
         await let_others_run()
         if (error := errors.get(id(resource))) is not None:

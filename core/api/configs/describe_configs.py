@@ -78,15 +78,15 @@ class _Descriptions:
     def __init__(self, context: Context, request: DescribeConfigsRequest) -> None:
         self._context = context
         self._request = request
-        self.made: dict[tuple[int, str, frozenset[str]], Entries] = {}
+        self.described: dict[tuple[int, str, frozenset[str]], Entries] = {}
 
     def of(self, resource: DescribeConfigsResource) -> Entries:
         """Return the entries of a resource. Raises KafkaError."""
         kind, keys = resource.resource_type, frozenset(resource.configuration_keys or ())
         subject = self._subject(kind, resource.resource_name)
-        entries = self.made.get((kind, subject, keys))
+        entries = self.described.get((kind, subject, keys))
         if entries is None:
-            entries = self.made[kind, subject, keys] = self._entries(kind, subject, keys)
+            entries = self.described[kind, subject, keys] = self._entries(kind, subject, keys)
         return entries
 
     def _subject(self, kind: int, name: str) -> str:

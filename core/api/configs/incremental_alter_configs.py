@@ -79,9 +79,9 @@ async def _decide(
 
 
 async def _handle(
-    context: Context, request: IncrementalAlterConfigsRequest, check: Check, others: PassOn
+    context: Context, request: IncrementalAlterConfigsRequest, check: Check, forward: PassOn
 ) -> IncrementalAlterConfigsResponse:
-    here: list[AlterConfigsResourceResponse] = []
+    local_responses: list[AlterConfigsResourceResponse] = []
     for_controller: list[AlterConfigsResource] = []
     for resource in request.resources:
         await let_others_run()
@@ -90,18 +90,18 @@ async def _handle(
             check(context, resource)
             if resource.resource_type == BROKER_LOGGER:
                 _alter_loggers(resource, validate_only=request.validate_only)
-                here.append(_answer(resource, None))
+                local_responses.append(_answer(resource, None))
             else:
                 for_controller.append(resource)
         except KafkaError as e:
-            here.append(_answer(resource, e))
+            local_responses.append(_answer(resource, e))
     if not for_controller:
-        return IncrementalAlterConfigsResponse(responses=here)
-    asked = IncrementalAlterConfigsRequest(
+        return IncrementalAlterConfigsResponse(responses=local_responses)
+    forwarded = IncrementalAlterConfigsRequest(
         resources=for_controller, validate_only=request.validate_only
     )
-    response = await others(context, asked)
-    response.responses += here
+    response = await forward(context, forwarded)
+    response.responses += local_responses
     return response
 
 

@@ -27,7 +27,7 @@ async def handle(
 
     def prepare() -> Decide[BrokerRegistrationResponse]:
         # The session is read when the decision is made, since it may have ended in the meantime.
-        alive = controller.heartbeats.alive(request.broker_id)
+        alive = controller.heartbeats.is_alive(request.broker_id)
         return lambda image: register_broker(image, request, config, alive=alive)
 
     return await controller.submit(OffLoopDecision(prepare))

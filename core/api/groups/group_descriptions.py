@@ -84,12 +84,12 @@ class GroupDescribe(Struct, Generic[D, R], frozen=True):
 
         answers: list[D | Awaitable[D]] = []
         for group_id in dict.fromkeys(group_ids):
-            answers.append(self._ask(context, group_id))
+            answers.append(self._describe_group(context, group_id))
             await let_others_run()
         ready = [answer for answer in answers if not isinstance(answer, Awaitable)]
         return await response(ready) if len(ready) == len(answers) else wait(answers)
 
-    def _ask(self, context: Context, group_id: str) -> D | Awaitable[D]:
+    def _describe_group(self, context: Context, group_id: str) -> D | Awaitable[D]:
         group_type = self.group_type
         try:
             if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):

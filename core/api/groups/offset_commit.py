@@ -47,12 +47,12 @@ async def handle(
     response, broker = OffsetCommitResponse(), context.broker
     metadata_max = broker.config.offset_metadata_max_bytes
     records = commit_records(request, metadata_max, broker.clock.now_ms(), response)
-    made = await build_commit_records(records, response)
+    prepared_records = await build_commit_records(records, response)
 
     def decide(
         machine: GroupMachine, _: object, now_ms: int
     ) -> Decision[Any, OffsetCommitResponse]:
-        decision = machine.commit(request, context.api_version, made, now_ms)
+        decision = machine.commit(request, context.api_version, prepared_records, now_ms)
         if refused:
             decision.reply.topics = merged(refused, decision.reply.topics, _KEY)
         return decision

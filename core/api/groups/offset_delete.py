@@ -26,12 +26,12 @@ async def handle(
     """Filter out partitions that do not exist, and submit the rest to the group's coordinator."""
     refused = await remove_missing(context, request, _refused, OffsetDeleteResponsePartition)
 
-    made = await build_commit_records(delete_records(request))
+    prepared_records = await build_commit_records(delete_records(request))
 
     def decide(
         machine: GroupMachine, _: object, now_ms: int
     ) -> Decision[Any, OffsetDeleteResponse]:
-        decision = machine.delete_offsets(request, made, now_ms)
+        decision = machine.delete_offsets(request, prepared_records, now_ms)
         decision.reply.topics = merged(refused, decision.reply.topics)
         return decision
 

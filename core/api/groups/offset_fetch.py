@@ -72,15 +72,17 @@ async def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stabl
         return _failed(group, refusal(ResourceType.GROUP), context.api_version)
     refused: list[OffsetFetchResponseTopics] = []
     by_id = context.api_version >= TOPIC_ID_SINCE
-    asked = group
+    request = group
     if by_id and group.topics is not None:
-        asked, refused = await _with_topic_names(context, group)
-    if is_on(context) and asked.topics is not None:
-        asked = await _without_denied(context, asked, refused)
+        request, refused = await _with_topic_names(context, group)
+    if is_on(context) and request.topics is not None:
+        request = await _without_denied(context, request, refused)
     try:
         answer = context.broker.groups.coordinators.submit_nowait(
             group.group_id,
-            lambda machine, _, now_ms: machine.fetch(asked, now_ms, require_stable=require_stable),
+            lambda machine, _, now_ms: machine.fetch(
+                request, now_ms, require_stable=require_stable
+            ),
         )
     except KafkaError as e:
         return _failed(group, e, context.api_version)

@@ -89,11 +89,11 @@ async def remove_missing(
 async def build_commit_records(records: Iterable[Record], reply: Any = None) -> CommitRecords:
     """Build and encode the records of offsets before the coordinator decides about them. `reply` is
     the reply to the commit."""
-    made = CommitRecords(reply)
+    prepared_records = CommitRecords(reply)
     for record in records:
-        made.add(record)
+        prepared_records.add(record)
         await let_others_run()
-    return made
+    return prepared_records
 
 
 def merged(

@@ -368,8 +368,8 @@ class Fetch:
             return self._read_partition(partition, fetched)
         except KafkaError as e:
             if e.code == ErrorCode.CORRUPT_MESSAGE and partition is not None:
-                for tell in self.context.broker.data.replicas.damage_found:
-                    tell(partition)
+                for callback in self.context.broker.data.replicas.damage_found:
+                    callback(partition)
             answer = PartitionData(
                 partition_index=fetched.partition,
                 error_code=self.code_of(e),

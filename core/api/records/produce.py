@@ -200,7 +200,7 @@ class _Produce:
     async def verify(self, items: list[Item]) -> None:
         """Ask the coordinator about every partition in which a batch begins its transaction."""
         producer: tuple[int, int] | None = None
-        asked: dict[TopicPartition, tuple[Producers, int]] = {}
+        unverified: dict[TopicPartition, tuple[Producers, int]] = {}
         for name, data, _ in items:
             await let_others_run()
             try:
@@ -221,34 +221,39 @@ class _Produce:
                     "Transactional records contained more than one producer ID",
                 )
                 continue
-            asked[partition.tp] = partition.log.state.producers, header.base_sequence
-        if producer is None or not asked:
+            unverified[partition.tp] = partition.log.state.producers, header.base_sequence
+        if producer is None or not unverified:
             return
         producer_id, epoch = producer
 
         def begin() -> None:
-            for tp, (producers, sequence) in asked.items():
+            for tp, (producers, sequence) in unverified.items():
                 self.verified[tp] = producers.begin_verification(
                     producer_id,
                     epoch,
                     sequence,
                     self.now_ms,
-                    second_protocol=ask is TransactionOperation.ADD,
+                    second_protocol=operation is TransactionOperation.ADD,
                 )
 
-        ask = TransactionOperation.VERIFY
+        operation = TransactionOperation.VERIFY
         if self.context.api_version >= VERSION_ADDS_PARTITIONS:
-            ask = TransactionOperation.ADD
+            operation = TransactionOperation.ADD
         elif self.context.api_version >= VERSION_ABORTABLE:
-            ask = TransactionOperation.VERIFY_ABORTABLE
+            operation = TransactionOperation.VERIFY_ABORTABLE
         errors = await self.context.broker.groups.add_partitions.add_or_verify(
-            ask, self.request.transactional_id or "", producer_id, epoch, list(asked), begin
+            operation,
+            self.request.transactional_id or "",
+            producer_id,
+            epoch,
+            list(unverified),
+            begin,
         )
         for tp, code in errors.items():
             if code != ErrorCode.NONE:
-                self.verified[tp] = _verification_error(code, ask)
+                self.verified[tp] = _verification_error(code, operation)
                 if code not in RETRIED:
-                    asked[tp][0].drop_verification(producer_id)
+                    unverified[tp][0].drop_verification(producer_id)
 
     def check_transaction(self, partition: Partition, header: BatchHeader) -> None:
         """Raise KafkaError if a transactional batch must not be appended."""
@@ -366,13 +371,13 @@ def _is_transactional(records: memoryview | None) -> bool:
     return records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
 
 
-def _verification_error(code: ErrorCode, ask: TransactionOperation) -> KafkaError:
+def _verification_error(code: ErrorCode, operation: TransactionOperation) -> KafkaError:
     """Return the producer's error if the coordinator did not consent. If the coordinator may soon
     consent, it is an error that makes every client retry without looking for another leader."""
     if code == ErrorCode.INVALID_TXN_STATE:
         return KafkaError(code, "Partition was not added to the transaction")
     if code in RETRIED and not (
-        code == ErrorCode.CONCURRENT_TRANSACTIONS and ask is TransactionOperation.ADD
+        code == ErrorCode.CONCURRENT_TRANSACTIONS and operation is TransactionOperation.ADD
     ):
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,

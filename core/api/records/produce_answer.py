@@ -68,8 +68,8 @@ class ProduceAnswer:
         self.fail(answer, error)
         if isinstance(error, RefusedRecords):
             answer.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=what)
-                for index, what in error.records
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in error.records
             ]
         if (
             error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -51,12 +51,12 @@ async def handle_at_controller(
     secret, lifetimes = secret_of(config), lifetimes_of(config)
     token_id = uuid_text(new_id(context.broker.random.randbytes))
     asker = context.principal
-    made = await submit_decision(
+    created = await submit_decision(
         context,
         lambda image: delegation_tokens.create(request, asker, secret, lifetimes, token_id, now_ms),
         request,
     )
-    return _in_version(context, made)
+    return _in_version(context, created)
 
 
 def _check_owner(context: Context, request: CreateDelegationTokenRequest) -> None:

@@ -53,14 +53,14 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
         context, lambda image: delete_acls(image, filters), request, in_thread=large
     )
     outcomes: list[list[AclBinding] | KafkaError] = reply
-    gone: dict[AclBinding, None] = {}
+    deleted: dict[AclBinding, None] = {}
     results: list[DeleteAclsFilterResult] = []
     for outcome in outcomes:
         await let_others_run()
         results.append(_result(outcome))
         if not isinstance(outcome, KafkaError):
-            gone.update(dict.fromkeys(outcome))
-    for rule in gone:
+            deleted.update(dict.fromkeys(outcome))
+    for rule in deleted:
         await let_others_run()
         authorization.audit.changed(context, "deleted", rule)
     return DeleteAclsResponse(filter_results=results)

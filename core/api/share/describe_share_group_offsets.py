@@ -27,37 +27,37 @@ async def handle(
     """Describe each group's offsets, with its coordinators. Each group has its own error."""
     context.broker.groups.coordinators.check_protocol(GroupType.SHARE)
     response = DescribeShareGroupOffsetsResponse()
-    for asked in merged(request.groups):
+    for group in merged(request.groups):
         await let_others_run()
         try:
-            if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+            if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
                 raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            response.groups.append(await _describe(context, asked))
+            response.groups.append(await _describe(context, group))
         except KafkaError as e:
-            response.groups.append(_failed(asked.group_id, e))
+            response.groups.append(_failed(group.group_id, e))
     return response
 
 
 async def _describe(
-    context: Context, asked: DescribeShareGroupOffsetsRequestGroup
+    context: Context, group: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     """Describe one group. Topics that the client may not describe get an error if they were
     requested, and are left out otherwise."""
     if not is_on(context):
-        return await context.broker.groups.share_offsets.describe(asked)
+        return await context.broker.groups.share_offsets.describe(group)
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []
-    if asked.topics is not None:
+    if group.topics is not None:
         kept: list[DescribeShareGroupOffsetsRequestTopic] = []
-        for topic in asked.topics:
+        for topic in group.topics:
             await let_others_run()
             if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
                 kept.append(topic)
             else:
                 refused.append(_denied(topic))
-        asked.topics = kept
+        group.topics = kept
         if not kept and refused:
-            return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=refused)
-    found = await context.broker.groups.share_offsets.describe(asked)
+            return DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=refused)
+    found = await context.broker.groups.share_offsets.describe(group)
     kind = ResourceType.TOPIC
     found.topics = [
         topic

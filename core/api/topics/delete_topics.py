@@ -54,10 +54,10 @@ async def _remove_denied(
     if not is_on(context) or allows_cluster(context, Operation.DELETE, log=False):
         return []
     image, kind = active_controller(context).image, ResourceType.TOPIC
-    asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    states = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     kept: list[DeleteTopicState] = []
     denied: dict[tuple[str | None, Uuid], DeletableTopicResult] = {}
-    for state in asked:
+    for state in states:
         await let_others_run()
         topic = image.topics.get(state.name) if state.name else image.topic_by_id(state.topic_id)
         name = state.name or (topic.name if topic is not None else None)

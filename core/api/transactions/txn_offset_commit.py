@@ -57,7 +57,7 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
     response, broker = TxnOffsetCommitResponse(), context.broker
     metadata_max = broker.config.offset_metadata_max_bytes
     records = commit_records(request, metadata_max, broker.clock.now_ms(), response)
-    made = await build_commit_records(records, response)
+    prepared_records = await build_commit_records(records, response)
 
     def decide(
         machine: GroupMachine, _: object, now_ms: int
@@ -74,7 +74,7 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
         for topic in request.topics:
             if (known := topics.get(topic.name)) is not None:
                 ids[topic.name] = known.topic_id
-        return machine.commit_in_transaction(request, ids, made, now_ms)
+        return machine.commit_in_transaction(request, ids, prepared_records, now_ms)
 
     return await coordinator.submit(decide)
 
@@ -101,17 +101,17 @@ async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verifica
             epoch,
             NO_SEQUENCE,
             broker.clock.now_ms(),
-            second_protocol=ask is TransactionOperation.ADD,
+            second_protocol=operation is TransactionOperation.ADD,
         )
 
-    ask = TransactionOperation.VERIFY
+    operation = TransactionOperation.VERIFY
     if context.api_version >= ADDS_SINCE:
-        ask = TransactionOperation.ADD
+        operation = TransactionOperation.ADD
     elif context.api_version >= ABORTABLE_SINCE:
-        ask = TransactionOperation.VERIFY_ABORTABLE
+        operation = TransactionOperation.VERIFY_ABORTABLE
     tp = TopicPartition(OFFSETS_TOPIC, partition.tp.partition)
     errors = await broker.groups.add_partitions.add_or_verify(
-        ask, request.transactional_id, producer_id, epoch, [tp], begin
+        operation, request.transactional_id, producer_id, epoch, [tp], begin
     )
     if errors[tp] != ErrorCode.NONE:
         raise error_for_client(KafkaError(errors[tp]))

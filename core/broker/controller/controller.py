@@ -222,7 +222,7 @@ class Controller:
         Cancelling the wait does not undo a queued decision. Raises the errors of `decide`;
         KafkaError(NOT_CONTROLLER) if this node is not, or no longer, the controller, or
         KafkaError(KAFKA_STORAGE_ERROR) if the disk is full: in both cases the decision had no
-        effect; FateUnknown if it may have had one.
+        effect; OutcomeUnknown if it may have had one.
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
@@ -260,10 +260,10 @@ class Controller:
             self._full = True
             error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no disk space for the metadata log")
         except StoreFailed as e:
-            why = f"the metadata log failed: {e}"
-            logger.error("%s", why)
-            self._close(why)
-            error = OutcomeUnknown(why)
+            reason = f"the metadata log failed: {e}"
+            logger.error("%s", reason)
+            self._close(reason)
+            error = OutcomeUnknown(reason)
         finally:
             if error is None and events:
                 # The store has the events, even if the leadership is lost.
@@ -345,23 +345,23 @@ class Controller:
             self._snapshot_due_bytes = since + self._snapshot_bytes
             logger.error("the snapshot of the metadata log failed: %s", e)
 
-    def _on_epoch_lost(self, epoch: int, why: str) -> None:
+    def _on_epoch_lost(self, epoch: int, reason: str) -> None:
         """Handle the store's loss of `epoch`, which may be an epoch that `open` is just taking."""
         if epoch == self.epoch:
-            self._close(why)
-            self._closed = why
+            self._close(reason)
+            self._closed = reason
 
-    def _close(self, why: str) -> None:
+    def _close(self, reason: str) -> None:
         """Give up the leadership, if this node has it, and refuse the queued decisions."""
         if self._closed is None:
-            logger.info("no longer the controller of epoch %d: %s", self.epoch, why)
-            self._closed = why
+            logger.info("no longer the controller of epoch %d: %s", self.epoch, reason)
+            self._closed = reason
         self.feed.close()
         self._wake.set()
         self._image_changed.set()
         queue, self._queue = self._queue, deque()
         for one in queue:
-            one.error = _refusal(why)
+            one.error = _refusal(reason)
             one.done.set()
 
 
@@ -390,5 +390,5 @@ def _answer(batch: list[_Submitted], error: Exception | None, before: MetadataIm
         one.done.set()
 
 
-def _refusal(why: str) -> KafkaError:
-    return KafkaError(ErrorCode.NOT_CONTROLLER, why)
+def _refusal(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.NOT_CONTROLLER, reason)

@@ -207,7 +207,7 @@ class ControllerClient:
         request times out (the outcome is unknown), UNSUPPORTED_VERSION.
         """
 
-        async def ask(local: bool) -> Forwarded:
+        async def send(local: bool) -> Forwarded:
             if local:
                 try:
                     return await self._answer_locally(None, request)
@@ -217,26 +217,26 @@ class ControllerClient:
                     raise KafkaError(e.code, e.message) from e
             is_heartbeat = request.API_KEY == BrokerHeartbeatRequest.API_KEY
             connection = self._heartbeats if is_heartbeat else self._for_node
-            return Forwarded(await self._ask(connection, request, min(timeout_ms, OWN_TRY_MS)))
+            return Forwarded(await self._send(connection, request, min(timeout_ms, OWN_TRY_MS)))
 
-        return (await self._request_until_answered(request, ask, timeout_ms)).response
+        return (await self._request_until_answered(request, send, timeout_ms)).response
 
     async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Forwarded:
         """Return the active controller's response to a client's request, sent with the client's
         principal and address, in the client's version.
 
-        Raises FateUnknown if the request was sent and got no response, or REQUEST_TIMED_OUT;
+        Raises OutcomeUnknown if the request was sent and got no response, or REQUEST_TIMED_OUT;
         KafkaError(REQUEST_TIMED_OUT) if no controller was found in time; KafkaError for errors of
         the envelope itself.
         """
 
-        async def ask(local: bool) -> Forwarded:
+        async def send(local: bool) -> Forwarded:
             try:
                 if local:
                     forwarded = await self._answer_locally(client, request)
                 else:
                     envelope = await _envelope(client, request, self._request_bytes_max)
-                    answer = await self._ask(self._for_clients, envelope, timeout_ms)
+                    answer = await self._send(self._for_clients, envelope, timeout_ms)
                     forwarded = await _unwrap(answer, client, request)
             except PeerLost as e:
                 raise OutcomeUnknown(f"the controller was lost before it answered: {e}") from e
@@ -250,7 +250,7 @@ class ControllerClient:
                 raise OutcomeUnknown("the controller does not know whether the change was made")
             return forwarded
 
-        return await self._request_until_answered(request, ask, timeout_ms)
+        return await self._request_until_answered(request, send, timeout_ms)
 
     def close(self) -> None:
         """Close the connections. Current requests fail."""
@@ -269,14 +269,14 @@ class ControllerClient:
         return found
 
     async def _request_until_answered(
-        self, request: Any, ask: Callable[[bool], Awaitable[Forwarded]], timeout_ms: float
+        self, request: Any, send: Callable[[bool], Awaitable[Forwarded]], timeout_ms: float
     ) -> Forwarded:
         pause_s, reason = PAUSE_S_MIN, "no controller was contacted"
         with trio.move_on_after(timeout_ms / 1000):
             while True:
                 controller = self._controller
                 try:
-                    forwarded = await ask(controller is not None and controller.active)
+                    forwarded = await send(controller is not None and controller.active)
                     if not has_error(forwarded.response, *RETRIABLE):
                         return forwarded
                     reason = "there is no active controller"
@@ -293,7 +293,7 @@ class ControllerClient:
             ErrorCode.REQUEST_TIMED_OUT, f"no answer to {name} in {timeout_ms:.0f} ms: {reason}"
         )
 
-    async def _ask(self, connection: _Connection, request: Any, timeout_ms: float) -> Any:
+    async def _send(self, connection: _Connection, request: Any, timeout_ms: float) -> Any:
         """Return the response of a controller in another process. Raises _NoController, PeerLost,
         KafkaError."""
         channel = await connection.channel()

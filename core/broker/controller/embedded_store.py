@@ -74,7 +74,7 @@ class EmbeddedStore:
         self._now_ms = now_ms
         self._path = f"{log_dir}/{DIRECTORY}"
         self._log: Log | None = None
-        self._dead: str | None = None
+        self._failure: str | None = None
         self.lost: list[Callable[[int, str], None]] = []
         """Never called: only the process that holds the directory's lock campaigns."""
         self.bytes_since_snapshot = 0
@@ -118,14 +118,14 @@ class EmbeddedStore:
         except (OSError, cbor.CborError, KafkaError, ContradictoryEvent) as e:
             if self._log is not None and self._log.state.dead is not None:
                 # A failed sync is never retried, and its data in the page cache is not trusted.
-                self._dead = str(e)
+                self._failure = str(e)
             raise StoreFailed(str(e)) from e
 
     # --- on a thread ---
 
     def _campaign(self, controller_id: int) -> int:
-        if self._dead is not None:
-            raise StoreFailed(self._dead)
+        if self._failure is not None:
+            raise StoreFailed(self._failure)
         self._disk.make(f"{self._path}/{METADATA_TOPIC}-0")
         if self._log is not None:
             self._log.abandon()
@@ -242,8 +242,8 @@ class EmbeddedStore:
         return MetadataImage()
 
     def _opened(self) -> Log:
-        if self._dead is not None:
-            raise StoreFailed(self._dead)
+        if self._failure is not None:
+            raise StoreFailed(self._failure)
         if self._log is None:
             self._log = self._open()
         return self._log

@@ -122,7 +122,7 @@ class HeartbeatManager:
         session.deadline = trio.current_time() + self._timeout_s
         session.connection_id = connection_id
 
-    def alive(self, broker_id: int) -> bool:
+    def is_alive(self, broker_id: int) -> bool:
         """Return whether a broker has sent a heartbeat within its session, on a connection that is
         still open. If so, no other process may register with its id."""
         session = self._sessions.get(broker_id)

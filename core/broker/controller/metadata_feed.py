@@ -146,9 +146,9 @@ class MetadataFeed:
         self._tail.append(_Append(first, image.offset, epoch, data))
         self._bytes += len(data)
         while self._bytes > self._tail_bytes and len(self._tail) > 1:
-            gone = self._tail.popleft()
-            self._bytes -= len(gone.data)
-            self._epoch_before_tail = gone.epoch
+            dropped = self._tail.popleft()
+            self._bytes -= len(dropped.data)
+            self._epoch_before_tail = dropped.epoch
         self._image = image
         self._wake()
 

@@ -115,8 +115,8 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
         return await self._answer(
             INITIALIZE,
             request,
-            lambda machine, key, asked, now_ms: machine.initialize(
-                key, asked.state_epoch, asked.start_offset, now_ms
+            lambda machine, key, requested, now_ms: machine.initialize(
+                key, requested.state_epoch, requested.start_offset, now_ms
             ),
         )
 
@@ -127,7 +127,9 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
         return await self._answer(
             READ,
             request,
-            lambda machine, key, asked, now_ms: machine.read(key, asked.leader_epoch, now_ms),
+            lambda machine, key, requested, now_ms: machine.read(
+                key, requested.leader_epoch, now_ms
+            ),
             _read_fields,
         )
 
@@ -138,15 +140,15 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
         return await self._answer(
             WRITE,
             request,
-            lambda machine, key, asked, now_ms: machine.write(
+            lambda machine, key, requested, now_ms: machine.write(
                 key,
-                asked.state_epoch,
-                asked.leader_epoch,
-                asked.start_offset,
-                asked.delivery_complete_count,
+                requested.state_epoch,
+                requested.leader_epoch,
+                requested.start_offset,
+                requested.delivery_complete_count,
                 (
                     StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
-                    for b in asked.state_batches
+                    for b in requested.state_batches
                 ),
                 now_ms,
             ),
@@ -181,11 +183,11 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
         """Submit each share partition to its coordinator. `fields_of` returns the response's fields
         for the coordinator's reply."""
 
-        async def answer_one(key: ShareKey, asked: Any) -> Fields:
+        async def answer_one(key: ShareKey, requested: Any) -> Fields:
             try:
                 reply = await self.submit(
                     key.coordinator_key,
-                    lambda machine, _, now_ms: decide(machine, key, asked, now_ms),
+                    lambda machine, _, now_ms: decide(machine, key, requested, now_ms),
                 )
             except KafkaError as e:
                 return {"error_code": e.code, "error_message": e.message or None}

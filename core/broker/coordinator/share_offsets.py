@@ -129,9 +129,9 @@ class ShareOffsets:
         elsewhere: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp in partitions:
             await let_others_run()
-            here = self._replicas.find(tp.topic, tp.partition)
-            if here is not None and here.leads and here.offline is None:
-                found[tp] = here.high_watermark
+            replica = self._replicas.find(tp.topic, tp.partition)
+            if replica is not None and replica.leads and replica.offline is None:
+                found[tp] = replica.high_watermark
                 continue
             found[tp] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
             led = self._state.leader_of(tp.topic, tp.partition)
@@ -287,9 +287,9 @@ class ShareOffsets:
             for key, results in found.items()
             if results.error is not None
         }
-        gone = [topic_id for topic_id in partitions if topic_id not in errors]
+        deleted = [topic_id for topic_id in partitions if topic_id not in errors]
         await self._groups.submit(
-            group_id, lambda machine, _, now_ms: machine.share_deleted(group_id, gone, now_ms)
+            group_id, lambda machine, _, now_ms: machine.share_deleted(group_id, deleted, now_ms)
         )
         return errors
 

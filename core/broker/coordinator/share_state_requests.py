@@ -37,9 +37,9 @@ class StateRequest(NamedTuple):
     async def build_request(self, group_id: str, about: Mapping[ShareKey, Any]) -> Any:
         """Return the request about these share partitions, with the fields for each."""
         topics: dict[Uuid, list[Any]] = defaultdict(list)
-        for key, asked in about.items():
+        for key, requested in about.items():
             await let_others_run()
-            topics[key.topic_id].append(asked)
+            topics[key.topic_id].append(requested)
         named = [
             self.topic(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in topics.items()
@@ -55,10 +55,10 @@ class StateRequest(NamedTuple):
         results: list[Any] = []
         for topic in request.topics if request.group_id else ():
             partitions: list[Any] = []
-            for asked in topic.partitions:
-                key = ShareKey(request.group_id, topic.topic_id, asked.partition)
-                fields = await answer_one(key, asked)
-                partitions.append(self.partition_result(partition=asked.partition, **fields))
+            for requested in topic.partitions:
+                key = ShareKey(request.group_id, topic.topic_id, requested.partition)
+                fields = await answer_one(key, requested)
+                partitions.append(self.partition_result(partition=requested.partition, **fields))
                 await let_others_run()
             if partitions:
                 results.append(self.topic_result(topic_id=topic.topic_id, partitions=partitions))
@@ -72,11 +72,11 @@ class StateRequest(NamedTuple):
                     topic_id=topic.topic_id,
                     partitions=[
                         self.partition_result(
-                            partition=asked.partition,
+                            partition=requested.partition,
                             error_code=error.code,
                             error_message=error.message,
                         )
-                        for asked in topic.partitions
+                        for requested in topic.partitions
                     ],
                 )
                 for topic in request.topics

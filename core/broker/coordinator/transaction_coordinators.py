@@ -102,14 +102,14 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
         return answer
 
     async def add_partitions(
-        self, asked: AddPartitionsToTxnTransaction, client_version: int
+        self, transaction: AddPartitionsToTxnTransaction, client_version: int
     ) -> PartitionErrors:
         """Add partitions to one transaction, or verify that they are in it. Returns an error code
         for each. If one of them does not exist, none is added."""
         image = self._state.image
         partitions: list[TopicPartition] = []
         missing: set[TopicPartition] = set()
-        named = ((t.name, p) for t in asked.topics for p in t.partitions)
+        named = ((t.name, p) for t in transaction.topics for p in t.partitions)
         for topic, number in named:
             await let_others_run()
             tp = TopicPartition(topic, number)
@@ -123,10 +123,10 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
                 else ErrorCode.OPERATION_NOT_ATTEMPTED
                 for tp in partitions
             }
-        transactional_id = asked.transactional_id
-        producer = ProducerKey(asked.producer_id, asked.producer_epoch)
+        transactional_id = transaction.transactional_id
+        producer = ProducerKey(transaction.producer_id, transaction.producer_epoch)
         try:
-            if asked.verify_only:
+            if transaction.verify_only:
                 return await self.submit(
                     transactional_id,
                     lambda machine, _, now_ms: machine.verify_partitions(

@@ -140,11 +140,11 @@ class RemoteLogMetadataTopic:
             self._log_refusal(str(message))
         return bool(self.partitions)
 
-    def _log_refusal(self, why: str) -> None:
+    def _log_refusal(self, reason: str) -> None:
         """Log a refusal once, though each task tries again."""
-        if why != self._logged_refusal:
-            self._logged_refusal = why
-            logger.warning("%s was not created: %s", REMOTE_METADATA_TOPIC, why)
+        if reason != self._logged_refusal:
+            self._logged_refusal = reason
+            logger.warning("%s was not created: %s", REMOTE_METADATA_TOPIC, reason)
 
     def number_for(self, key: TopicIdPartition) -> int:
         """Return the topic's partition for records about `key`. The topic must exist."""
@@ -166,14 +166,14 @@ class RemoteLogMetadataTopic:
 
     async def _read(self, number: int) -> None:
         """Read a partition of the topic forever. Failures are retried."""
-        tail, trouble = self._tails[number], ""
+        tail, last_error = self._tails[number], ""
         while True:
             try:
                 await self._read_more(number, tail)
-                trouble = ""
+                last_error = ""
             except (KafkaError, PeerLost) as e:
-                if str(e) != trouble:
-                    trouble = str(e)
+                if str(e) != last_error:
+                    last_error = str(e)
                     logger.info("%s/%d: %s", REMOTE_METADATA_TOPIC, number, e)
                 await trio.sleep(WAIT_S)
             except Exception:
@@ -212,14 +212,18 @@ class RemoteLogMetadataTopic:
         if tail.links is None:
             tail.links = self._new_links()
         topic = self._state.image.topics[REMOTE_METADATA_TOPIC]
-        asked = FetchPartition(
+        requested_partition = FetchPartition(
             partition=number, fetch_offset=tail.offset, partition_max_bytes=READ_BYTES
         )
         request = FetchRequest(
             max_wait_ms=int(WAIT_S * 1000),
             min_bytes=1,
             max_bytes=READ_BYTES,
-            topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=[asked])],
+            topics=[
+                FetchTopic(
+                    topic=topic.name, topic_id=topic.topic_id, partitions=[requested_partition]
+                )
+            ],
         )
         answer = await tail.links.request(leader, request, timeout_ms=TIMEOUT_MS)
         _check(answer.error_code)
@@ -329,10 +333,12 @@ class RemoteLogMetadataTopic:
             # Records that an earlier leader acknowledged are in the log, but perhaps not yet below
             # the high watermark.
             return own.log.state.log_end_offset
-        asked = ListOffsetsPartition(partition_index=number, timestamp=LATEST_TIMESTAMP)
+        requested_partition = ListOffsetsPartition(
+            partition_index=number, timestamp=LATEST_TIMESTAMP
+        )
         request = ListOffsetsRequest(
             replica_id=-1,
-            topics=[ListOffsetsTopic(name=REMOTE_METADATA_TOPIC, partitions=[asked])],
+            topics=[ListOffsetsTopic(name=REMOTE_METADATA_TOPIC, partitions=[requested_partition])],
         )
         answer = await self._links.request(self._leader_of(number), request, timeout_ms=TIMEOUT_MS)
         for found in (one for topic in answer.topics for one in topic.partitions):

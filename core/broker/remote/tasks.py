@@ -99,18 +99,18 @@ class RemoteFailures:
 
     def failed(self, key: TopicIdPartition, tp: TopicPartition, error: Exception) -> None:
         """Record a failure. Of consecutive failures, only the first of each type is logged."""
-        now, why = self._clock.time(), str(error) or repr(error)
+        now, reason = self._clock.time(), str(error) or repr(error)
         failures = self._consecutive.setdefault(key, _ConsecutiveFailures(now))
         wait_s = min(RETRY_S * 2.0 ** min(failures.count, 20), RETRY_S_MAX)
         jitter = 1 + RETRY_JITTER * (2 * self._random.random() - 1)
         self.retry_at[key] = now + wait_s * jitter
         failures.count += 1
-        self.trouble[tp] = why
+        self.trouble[tp] = reason
         if type(error) in failures.kinds:
             return
         failures.kinds.add(type(error))
         if isinstance(error, KafkaError | RemoteStorageError | OSError):
-            logger.warning("%s: remote storage: %s", tp, why)
+            logger.warning("%s: remote storage: %s", tp, reason)
         else:
             logger.error("%s: a task of remote storage failed", tp, exc_info=error)
 

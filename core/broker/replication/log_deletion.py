@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pk.broker")
 
-DELETED_AT_ONCE: Final = 256
+BATCH_PARTITIONS: Final = 256
 """The number of logs that are renamed at a time in a thread."""
 
 
@@ -29,11 +29,11 @@ class LogDeletion:
         self._dirs = dirs
         self._start_soon = start_soon
 
-    async def delete(self, gone: list[Partition]) -> None:
+    async def delete(self, partitions: list[Partition]) -> None:
         """Rename the logs of deleted partitions, and remove them after `file.delete.delay.ms`."""
-        for start in range(0, len(gone), DELETED_AT_ONCE):
-            some = gone[start : start + DELETED_AT_ONCE]
-            for path, delay_ms in await offload(self._rename, some):
+        for start in range(0, len(partitions), BATCH_PARTITIONS):
+            batch = partitions[start : start + BATCH_PARTITIONS]
+            for path, delay_ms in await offload(self._rename, batch):
                 self._start_soon(self._remove, path, delay_ms)
 
     def remove_leftovers(self) -> None:
@@ -53,10 +53,10 @@ class LogDeletion:
         except StorageError as e:
             logger.error("%s could not be removed: %s", path, e)
 
-    def _rename(self, gone: list[Partition]) -> list[tuple[str, int]]:
+    def _rename(self, partitions: list[Partition]) -> list[tuple[str, int]]:
         """Rename logs for deletion, in a thread. Returns (the new path, how long to keep it)."""
         renamed: list[tuple[str, int]] = []
-        for partition in gone:
+        for partition in partitions:
             try:
                 path = self._dirs.delete_log(partition.log)
             except StorageError as e:

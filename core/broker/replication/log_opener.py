@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pk.broker")
 
-OPEN_AT_ONCE = 256
+BATCH_LOGS = 256
 """The number of logs that are opened at a time in a thread."""
 
-TURNS = 8
+PARTS_PER_THREAD = 8
 """The number of parts in which a thread takes logs to recover, so that a large log delays only
 its own part."""
 
-ALONE_AT_ONCE = 16
+FIRST_PART_LOGS = 16
 """The number of logs that one thread recovers before the first measurement of whether more threads
 would help."""
 
@@ -94,10 +94,10 @@ class LogOpener:
         its partition offline; the others are unaffected."""
         opened: list[tuple[PartitionChange, Log]] = []
         recovery = self._recovery()
-        for start in range(0, len(wanted), OPEN_AT_ONCE):
-            some = wanted[start : start + OPEN_AT_ONCE]
+        for start in range(0, len(wanted), BATCH_LOGS):
+            batch = wanted[start : start + BATCH_LOGS]
             for change, log in zip(
-                some, await offload(self._open, some, configs, recovery), strict=True
+                batch, await offload(self._open, batch, configs, recovery), strict=True
             ):
                 if isinstance(log, KafkaError):
                     self._failed(change, log)
@@ -179,7 +179,7 @@ class LogOpener:
 
     def _open(
         self,
-        some: list[PartitionChange],
+        batch: list[PartitionChange],
         configs: Mapping[str, LogConfig],
         recovery: _Recovery | None,
     ) -> list[Log | KafkaError]:
@@ -211,10 +211,10 @@ class LogOpener:
             return log
 
         if recovery is None or not self._dirs.to_recover:
-            return [open_one(change) for change in some]
+            return [open_one(change) for change in batch]
         opened: list[Log | KafkaError] = []
-        while len(opened) < len(some):
-            opened += _recover_some(open_one, some[len(opened) :], recovery)
+        while len(opened) < len(batch):
+            opened += _recover_batch(open_one, batch[len(opened) :], recovery)
         return opened
 
     def _had_log(self, image: PartitionImage) -> bool:
@@ -224,7 +224,7 @@ class LogOpener:
         return self.starting and image.partition_epoch > 0 and self._state.node_id in members
 
 
-def _recover_some(
+def _recover_batch(
     open_one: Callable[[PartitionChange], Log | KafkaError],
     changes: list[PartitionChange],
     recovery: _Recovery,
@@ -239,9 +239,9 @@ def _recover_some(
     progress, threads = recovery
     begun_s, checked_bytes = perf_counter(), progress.checked_bytes
     if threads.count == 1:
-        parts = [open_each(changes[:ALONE_AT_ONCE])]
+        parts = [open_each(changes[:FIRST_PART_LOGS])]
     else:
-        each = max(1, len(changes) // (threads.count * TURNS))
+        each = max(1, len(changes) // (threads.count * PARTS_PER_THREAD))
         with ThreadPoolExecutor(threads.count, "recover-log") as pool:
             starts = range(0, len(changes), each)
             parts = [*pool.map(open_each, (changes[start : start + each] for start in starts))]

@@ -76,8 +76,8 @@ class Fetcher(Protocol):
         """Return whether the log is still fetched from that leader."""
         ...
 
-    def fail(self, fetch_state: PartitionFetchState, why: str) -> None:
-        """Try the partition again later; `why` is logged."""
+    def fail(self, fetch_state: PartitionFetchState, reason: str) -> None:
+        """Try the partition again later; `reason` is logged."""
         ...
 
     def stop(self, fetch_state: PartitionFetchState, stop: Stop) -> None:
@@ -401,13 +401,13 @@ class LogReconciler:
         """Return the leader's offset for the special timestamp `when`. Raises PeerLost,
         KafkaError."""
         topic, number = fetch_state.partition.tp
-        asked = ListOffsetsPartition(
+        requested_partition = ListOffsetsPartition(
             partition_index=number, current_leader_epoch=fetch_state.leader_epoch, timestamp=when
         )
         answer = await channel.request(
             ListOffsetsRequest(
                 replica_id=self._state.node_id,
-                topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
+                topics=[ListOffsetsTopic(name=topic, partitions=[requested_partition])],
             ),
             timeout_ms=self._state.config.replica_socket_timeout_ms,
         )
@@ -425,12 +425,12 @@ class LogReconciler:
         """Return the end, in the leader's log, of its largest epoch not above `epoch`. Raises
         PeerLost, KafkaError."""
         name, number = fetch_state.partition.tp
-        asked = OffsetForLeaderPartition(
+        requested_partition = OffsetForLeaderPartition(
             partition=number, current_leader_epoch=fetch_state.leader_epoch, leader_epoch=epoch
         )
         request = OffsetForLeaderEpochRequest(
             replica_id=self._state.node_id,
-            topics=[OffsetForLeaderTopic(topic=name, partitions=[asked])],
+            topics=[OffsetForLeaderTopic(topic=name, partitions=[requested_partition])],
         )
         timeout_ms = self._state.config.replica_socket_timeout_ms
         answer = await channel.request(request, timeout_ms=timeout_ms)

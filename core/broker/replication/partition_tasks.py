@@ -98,8 +98,8 @@ class PartitionTasks:
             self.failed(partition, e)
         finally:
             partition.truncated()
-            for tell in self.log_truncated:
-                tell(partition, log.state.log_end_offset)
+            for callback in self.log_truncated:
+                callback(partition, log.state.log_end_offset)
 
     def dropped(self, partition: Partition) -> None:
         """Remove the files of dropped segments after `file.delete.delay.ms`, since readers may

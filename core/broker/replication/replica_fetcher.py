@@ -195,10 +195,10 @@ class ReplicaFetcher:
         with self.scope:
             while True:
                 try:
-                    lost = await self._fetch_over(await self._connect())
+                    error = await self._fetch_over(await self._connect())
                 except (PeerLost, KafkaError) as e:
-                    lost = e
-                logger.info("fetching from broker %d: %s", self.leader, lost)
+                    error = e
+                logger.info("fetching from broker %d: %s", self.leader, error)
                 self._backoff_s = min(max(self._backoff_s * 2, BACKOFF_S_MIN), self._backoff_s_max)
                 self._changed = trio.Event()
                 await self._wait(self._backoff_s)
@@ -411,7 +411,7 @@ class ReplicaFetcher:
         return left if left >= CLOCK_RESOLUTION_S else 0.0
 
     def fail(
-        self, fetch_state: PartitionFetchState, why: str, level: int = logging.WARNING
+        self, fetch_state: PartitionFetchState, reason: str, level: int = logging.WARNING
     ) -> None:
         """Log an error of the partition, and pause it, longer each time."""
         fetch_state.backoff_s = min(
@@ -422,7 +422,7 @@ class ReplicaFetcher:
             level,
             "%s cannot be fetched from broker %d in epoch %d at offset %d: %s",
             partition.tp, self.leader, fetch_state.leader_epoch,
-            partition.log.state.log_end_offset, why,
+            partition.log.state.log_end_offset, reason,
         )  # fmt: skip
         self._pause(fetch_state, fetch_state.backoff_s)
 

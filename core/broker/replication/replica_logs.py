@@ -154,11 +154,11 @@ class ReplicaLogs:
             logger.info("%d logs could not be reported to the controller: %s", len(due), e)
             return False
         codes = {one.error_code for topic in answer.topics for one in topic.partitions}
-        for asked, answered in zip(request.topics, answer.topics, strict=False):
-            for log, result in zip(asked.partitions, answered.partitions, strict=False):
+        for requested, decided in zip(request.topics, answer.topics, strict=False):
+            for log, result in zip(requested.partitions, decided.partitions, strict=False):
                 if log.stopped and result.error_code == ErrorCode.NONE:
                     self._apply_decision(
-                        TopicIdPartition(asked.topic_id, log.partition_index), log, result
+                        TopicIdPartition(requested.topic_id, log.partition_index), log, result
                     )
         refused = [code for code in (answer.error_code, *codes) if code not in FINAL]
         if not refused:

@@ -48,8 +48,8 @@ class StorageFailures:
         if not directory.failed:
             directory.failed = True
             logger.error("log directory %s is offline: %s", directory.path, error)
-            for tell in self.directory_failed:
-                tell()
+            for callback in self.directory_failed:
+                callback()
         for partition in self._partitions:
             if partition.log.log_dir is directory and partition.offline is None:
                 partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))

@@ -73,9 +73,9 @@ class AutoTopicCreation:
             for topic in answer.topics
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         }
-        made = [topic.name for topic in new if topic.name not in refused]
+        created = [topic.name for topic in new if topic.name not in refused]
         await self._purgatory.until(
-            lambda: all(name in self._state.image.topics for name in made),
+            lambda: all(name in self._state.image.topics for name in created),
             (MetadataImage,),
             deadline,
         )

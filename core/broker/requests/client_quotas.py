@@ -186,7 +186,7 @@ class ClientQuotas:
         if len(self._rates) < RATES_MAX:
             return
         oldest_s = now_s - self._samples * self._sample_s
-        self._rates = {who: rate for who, rate in self._rates.items() if rate.last_s > oldest_s}
+        self._rates = {key: rate for key, rate in self._rates.items() if rate.last_s > oldest_s}
         if len(self._rates) >= RATES_MAX:
             kept = list(self._rates.items())[RATES_MAX // 2 :]
             self._rates = dict(kept)

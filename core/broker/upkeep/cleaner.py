@@ -163,11 +163,11 @@ class Cleaner:
         self._abandoned[partition] = self._abandoned.get(partition, 0) + 1
         return False
 
-    def _mark_uncleanable(self, partition: Partition, why: KafkaError) -> None:
+    def _mark_uncleanable(self, partition: Partition, error: KafkaError) -> None:
         if self._is_here(partition):
             self._uncleanable.add(partition)
-            cause = why.__cause__ if isinstance(why, UnexpectedLogError) else None
-            logger.error("%s cannot be compacted: %s", partition.tp, why, exc_info=cause)
+            cause = error.__cause__ if isinstance(error, UnexpectedLogError) else None
+            logger.error("%s cannot be compacted: %s", partition.tp, error, exc_info=cause)
 
     async def _filthiest(self) -> tuple[Partition, Cleanable] | None:
         candidates = [

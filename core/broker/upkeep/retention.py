@@ -124,12 +124,12 @@ class LogRetention:
             "%s: offsets %d to %d are now only in remote storage", partition.tp, first, start - 1
         )
 
-    def _log_error(self, partition: Partition, why: UnexpectedLogError) -> None:
+    def _log_error(self, partition: Partition, error: UnexpectedLogError) -> None:
         """Log an unexpected error, with the traceback only the first time, since it occurs in every
         check."""
-        cause = why.__cause__ if partition not in self._reported else None
+        cause = error.__cause__ if partition not in self._reported else None
         self._reported.add(partition)
-        logger.error("%s: retention skipped: %s", partition.tp, why, exc_info=cause)
+        logger.error("%s: retention skipped: %s", partition.tp, error, exc_info=cause)
 
     async def _drop(self, partition: Partition, start: int, now_ms: int) -> None:
         log = partition.log

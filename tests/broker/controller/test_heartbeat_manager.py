@@ -133,7 +133,7 @@ def test_a_session_ends_after_its_time_and_all_at_once() -> None:
             await trio.sleep(5)
             assert one.controller.fenced == [1, 2, 3]
             one.heartbeats(1)
-            assert one.manager.alive(1), "it may be unfenced now"
+            assert one.manager.is_alive(1), "it may be unfenced now"
 
     run(main)
 
@@ -203,9 +203,9 @@ def test_who_is_heard_of_again_is_left_alone() -> None:
             one.hosts.state[1] = "resets"
             one.breaks(1)
             await trio.sleep(0.1)
-            assert not one.manager.alive(1), "a new incarnation may register"
+            assert not one.manager.is_alive(1), "a new incarnation may register"
             one.heartbeats(1)
-            assert one.manager.alive(1)
+            assert one.manager.is_alive(1)
             one.hosts.state[1] = "refuses"
             await trio.sleep(1.5)
             assert one.controller.fenced == []

@@ -3,7 +3,7 @@
 import pytest
 from nodes import caller_of, make_topic, running_node, trio_test
 
-from pk.core.broker.replication.log_opener import ALONE_AT_ONCE
+from pk.core.broker.replication.log_opener import FIRST_PART_LOGS
 from pk.core.broker.replication.recovery_threads import LARGE_BYTES, RecoveryThreads
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
@@ -45,8 +45,8 @@ def test_all_logs_are_recovered_each_to_its_end(threads: str) -> None:
     async def run() -> None:
         disk = MemoryDisk()
         async with running_node(disk) as node, caller_of(node) as caller:
-            await make_topic(caller, "t", partitions=2 * ALONE_AT_ONCE + 3)
-            for number in range(2 * ALONE_AT_ONCE + 3):
+            await make_topic(caller, "t", partitions=2 * FIRST_PART_LOGS + 3)
+            for number in range(2 * FIRST_PART_LOGS + 3):
                 partition = node.broker.data.replicas.partition("t", number)
                 now_ms = node.broker.clock.now_ms()
                 for _ in range(number % 5):
@@ -54,7 +54,7 @@ def test_all_logs_are_recovered_each_to_its_end(threads: str) -> None:
         disk.remove("/data/.kafka_cleanshutdown")
         keys = {"num__recovery__threads__per__data__dir": threads}
         async with running_node(disk, **keys) as node:
-            for number in range(2 * ALONE_AT_ONCE + 3):
+            for number in range(2 * FIRST_PART_LOGS + 3):
                 log = node.broker.data.replicas.partition("t", number).log
                 assert log.recovered is not None and log.state.log_end_offset == number % 5
 
