@@ -149,7 +149,7 @@ class _Text:
                 starts[each] = start
         if not columns.fields:
             raise OptionError(
-                f"{self._options.source} has no first row with the names of the columns"
+                f"{self._options.source} has no header row with the names of the columns"
             )
         task = ReadCsv(columns, starts, self._zone)
         task.check()

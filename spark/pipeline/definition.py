@@ -581,7 +581,8 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
         table.wrong("on_error", "on_error has no effect without a source that is a topic")
     sinks = (s for s in pipeline.sinks if isinstance(s, TopicSink))
     if pipeline.registry and not any(each.formats for each in (*pipeline.topics, *sinks)):
-        table.wrong("schema_registry", f"no source or sink has keys or values in {_FORMATS}")
+        said = f"no source or sink has keys or values in {_FORMATS}"
+        table.wrong("schema_registry", f"schema_registry has no effect: {said}")
     return pipeline
 
 

@@ -44,10 +44,10 @@ DEBUG.command(
     examples=("pk debug bundle", "pk debug bundle --to report.zip --log /var/lib/pk/pk.log"),
     notes=(
         "It holds versions, brokers, the APIs of each, topics with their partitions, groups, "
-        "configs of brokers and topics that differ from the default, and the ends of the logs that "
-        "are named. Values of secret configs are left out, and what looks like a password, token "
-        "or key in a log is replaced by [hidden]. It holds no records. Names of topics, groups and "
-        "hosts are in it: look through it before you send it to others."
+        "configs of brokers and topics that differ from the default, and the ends of the logs "
+        "given with --log. Values of secret configs are left out, and what looks like a password, "
+        "token or key in a log is replaced by [hidden]. It contains no records, but names of "
+        "topics, groups and hosts: read it before you send it to others."
     ),
     shows=BundledRow,
 )

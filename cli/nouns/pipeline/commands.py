@@ -81,9 +81,9 @@ PIPELINE.command(
         "pk spark pipeline status *.toml -f json",
     ),
     notes=(
-        "ROWS/S is that of the last minute. Lag is that of the end of the last batch. -f wide also "
-        "shows how many files of a table are below 32 MB, how often --restart has started Spark "
-        "again, and the last failure."
+        "ROWS/S is the rate of the last minute, LAG the lag at the end of the last batch. -f wide "
+        "also shows how many files of a table are below 32 MB, how often --restart has started "
+        "Spark again, and the last failure."
     ),
     shows={"": QueryRow, "partitions": PartitionRow},
 )

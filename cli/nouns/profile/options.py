@@ -44,8 +44,8 @@ class AddProfile:
             "--guard",
             value="GUARD",
             help=(
-                "What a change needs: nothing, a yes (the default), the resource's name typed, or "
-                "that even with -y (insist); or readonly: no changes."
+                "What a change needs. none: nothing; confirm (the default): a yes; type-name: the "
+                "resource's name; insist: the name even with -y; readonly: changes are refused."
             ),
         ),
     ] = None

@@ -28,9 +28,9 @@ SPARK_IMPORT.command(
         "those that were changed. EXPR is an expression of Spark's SQL over the columns; numbers "
         "become text, structs become JSON. Data is imported unchanged, or the import fails with "
         "file, line and reason. CSV is that of RFC 4180: an empty field without quotes is null, "
-        "one in quotes an empty text, as `pk consume -f csv` writes them. A JSON line is the "
-        "value as it is, unless --value says otherwise; an expression that is a field's name "
-        "alone gives what the line has there."
+        "one in quotes an empty text, as `pk consume -f csv` writes them. A JSON line becomes "
+        "the value unchanged, unless --value is given; an expression that consists only of a "
+        "field's name copies the field's JSON unchanged."
     ),
     shows={"": ImportRow, "dry_run": ImportPlanRow},
     blocking=True,
