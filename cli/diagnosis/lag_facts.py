@@ -54,7 +54,7 @@ class Read(NamedTuple):
     pinned_by: PinningTransaction | None = None
     """The transaction that keeps the last stable offset below the log end, if known."""
 
-    told_lag: int | None = None
+    reported_lag: int | None = None
     """The lag of a share group, from its share coordinator; None for a group that commits
     offsets."""
 
@@ -65,11 +65,11 @@ class Read(NamedTuple):
     @property
     def unread(self) -> int | None:
         """The offset of the next record that the group has not read."""
-        if self.told_lag is None or self.later is None or self.later_end is None:
+        if self.reported_lag is None or self.later is None or self.later_end is None:
             return self.later
         if self.committed == self.later and self.acknowledged > 0:
             return self.later  # later records were acknowledged, but not this one
-        return max(self.later, self.later_end - self.told_lag)
+        return max(self.later, self.later_end - self.reported_lag)
 
     @property
     def is_pinned(self) -> bool:
@@ -95,8 +95,8 @@ class Read(NamedTuple):
     def lag(self) -> int:
         """The lag as in `pk groups lag` and Apache's tool: it includes records that were deleted
         unread, even if no record is left to read."""
-        if self.told_lag is not None:
-            return self.told_lag
+        if self.reported_lag is not None:
+            return self.reported_lag
         if self.later_end is None or self.later is None:
             return 0
         return max(self.later_end - self.later, 0)
@@ -111,7 +111,7 @@ class Read(NamedTuple):
     @property
     def progress(self) -> int:
         """The number of records that the group read between the measurements."""
-        if self.told_lag is not None:
+        if self.reported_lag is not None:
             return self.acknowledged
         if self.committed is None or self.later is None:
             return 0

@@ -67,7 +67,7 @@ def out_of_range(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     beyond: dict[str, list[tuple[TopicPartition, int]]] = {}
     for name, tp, commit, _, p in _behind(snapshot):
         assert p.start is not None and p.end is not None
-        if commit.offset < p.start and commit.told_lag != 0:
+        if commit.offset < p.start and commit.reported_lag != 0:
             lost.setdefault(name, []).append((tp, p.start - commit.offset))
         elif commit.offset > p.end:
             beyond.setdefault(name, []).append((tp, commit.offset - p.end))
@@ -199,8 +199,8 @@ def lag_of(snapshot: ClusterSnapshot, group: str) -> int:
     total = 0
     for tp, commit in snapshot.groups[group].commits.items():
         p = snapshot.partition(tp)
-        if commit.told_lag is not None:
-            total += commit.told_lag
+        if commit.reported_lag is not None:
+            total += commit.reported_lag
         elif p is not None and p.end is not None:
             total += max(p.end - commit.offset, 0)
     return total
@@ -213,7 +213,7 @@ def _has_unread(snapshot: ClusterSnapshot, group: str) -> bool:
         (p := snapshot.partition(tp)) is not None
         and p.end is not None
         and p.end > max(commit.offset, p.start or 0)
-        and commit.told_lag != 0
+        and commit.reported_lag != 0
         for tp, commit in found
     )
 

@@ -103,7 +103,7 @@ class Commit(NamedTuple):
     next_ms: int | None = None
     """The timestamp of the record at the committed offset, if it was requested."""
 
-    told_lag: int | None = None
+    reported_lag: int | None = None
     """The lag of a share group, which also acknowledges records after its start offset; None for
     other groups."""
 

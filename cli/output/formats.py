@@ -259,9 +259,9 @@ def _table(listing: Listing, options: OutputOptions) -> str:
 
 
 def terminal_table(
-    listing: Listing, options: OutputOptions, lit: Callable[[int, int], bool] | None = None
+    listing: Listing, options: OutputOptions, highlighted: Callable[[int, int], bool] | None = None
 ) -> str:
-    """The table for a terminal. `lit` says whether the cell in a row and a column is
+    """The table for a terminal. `highlighted` says whether the cell in a row and a column is
     highlighted."""
     from pk.cli.terminal.table import laid_out
 
@@ -272,10 +272,10 @@ def terminal_table(
         [column.right or column.whole for column in listing.columns],
         cells_of(listing, terminal=True),
         options.width,
-        codes=options.color or lit is not None,
+        codes=options.color or highlighted is not None,
         color=options.color,
         style=None if style is None else lambda i: style(rows[i]),
-        lit=lit,
+        highlighted=highlighted,
     )
 
 

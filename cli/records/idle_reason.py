@@ -23,24 +23,24 @@ class Silence:
     def __init__(self, context: Context, consumer: Consumer) -> None:
         self._context = context
         self._consumer = consumer
-        self._looked = trio.current_time()
+        self._checked_at = trio.current_time()
         self._alone = False
         self.leaderless: frozenset[TopicPartition] = frozenset()
         """The consumer's partitions that had no leader at the last check."""
 
-        self._leaders_looked = self._looked
+        self._leaders_checked_at = self._checked_at
 
-    async def look(self, came: bool) -> None:
-        """Find out what keeps records from arriving. Call it after each wait; `came` says whether
-        any arrived."""
+    async def look(self, arrived: bool) -> None:
+        """Find out what keeps records from arriving. Call it after each wait; `arrived` says
+        whether any arrived."""
         now = trio.current_time()
-        if now - self._leaders_looked >= _LOOK_EVERY_S:
-            self._leaders_looked = now
+        if now - self._leaders_checked_at >= _LOOK_EVERY_S:
+            self._leaders_checked_at = now
             self._look_for_leaders()
-        if not came and now - self._looked < _LOOK_EVERY_S:
+        if not arrived and now - self._checked_at < _LOOK_EVERY_S:
             return
-        alone = not came and not await self._answers()
-        self._looked = trio.current_time()
+        alone = not arrived and not await self._answers()
+        self._checked_at = trio.current_time()
         if alone and not self._alone:
             where = self._context.settings.cluster_name
             self._context.say(

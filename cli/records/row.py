@@ -28,7 +28,7 @@ ROW_FIELDS = (*RECORD_FIELDS, "time", "link", "leader_epoch")
 """The fields of conditions and templates, which include the ISO time, the permalink and the batch's
 leader epoch."""
 
-_SPOILT = object()
+_INVALID = object()
 
 
 def text_or_b64(name: str, data: bytes | None) -> tuple[str, str | None]:
@@ -99,8 +99,8 @@ class RecordRow(Mapping[str, Any]):
             try:
                 found = json.loads(self[name])
             except (ValueError, RecursionError):
-                found = _SPOILT
+                found = _INVALID
             self._opened[name] = found
-        if found is _SPOILT:
+        if found is _INVALID:
             raise ValueError(f"{name} is not JSON")
         return found

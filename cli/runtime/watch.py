@@ -201,13 +201,13 @@ def changed_cells(before: Listing | None, now: Listing) -> set[tuple[int, int]]:
         return set()
     names = _names(before, now, keys)
     old = dict(zip(names(before), cells_of(before), strict=True))
-    lit: set[tuple[int, int]] = set()
+    highlighted: set[tuple[int, int]] = set()
     for i, (name, cells) in enumerate(zip(names(now), cells_of(now), strict=True)):
         was = old.get(name)
-        lit.update(
+        highlighted.update(
             (i, k) for k, cell in enumerate(cells) if was is None or k >= len(was) or was[k] != cell
         )
-    return lit
+    return highlighted
 
 
 def _names(
@@ -269,9 +269,9 @@ def painted_lines(snapshot: Snapshot, before: Snapshot | None, options: OutputOp
             lines += [title] if not lines else ["", title]
         elif lines:
             lines.append("")
-        lit = changed_cells(was[1] if isinstance(was, tuple) else None, listing)
+        highlighted = changed_cells(was[1] if isinstance(was, tuple) else None, listing)
         lines += terminal_table(
-            listing, options, lambda row, k, lit=lit: (row, k) in lit
+            listing, options, lambda row, k, highlighted=highlighted: (row, k) in highlighted
         ).splitlines()
     return lines
 

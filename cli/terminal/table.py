@@ -159,16 +159,16 @@ def pad(text: str, width: int, right: bool) -> str:
     return text.rjust(width) if right else text.ljust(width)
 
 
-def _line(parts: Sequence[str], codes: str, lit: Callable[[int], bool] | None) -> str:
-    if lit is None:
+def _line(parts: Sequence[str], codes: str, highlighted: Callable[[int], bool] | None) -> str:
+    if highlighted is None:
         return with_codes(GAP.join(parts).rstrip(), codes)
     bright = f"{codes};{_REVERSE}" if codes else _REVERSE
-    while parts and not lit(len(parts) - 1) and not parts[-1].strip():
+    while parts and not highlighted(len(parts) - 1) and not parts[-1].strip():
         parts = parts[:-1]
     last = len(parts) - 1
     return GAP.join(
         with_codes(part, bright)
-        if lit(k)
+        if highlighted(k)
         else with_codes(part.rstrip() if k == last else part, codes)
         for k, part in enumerate(parts)
     )
@@ -184,14 +184,14 @@ def laid_out(
     codes: bool = False,
     color: bool = False,
     style: Callable[[int], str | None] | None = None,
-    lit: Callable[[int, int], bool] | None = None,
+    highlighted: Callable[[int, int], bool] | None = None,
 ) -> str:
     r"""A table for a terminal with `room` columns, each line with its end. `right` are the
     right-aligned columns, `whole` those that are never folded.
 
     If not even the numbers fit, each row is shown upright, with a line for each column, as with
     `\G` in the shell. If `codes`, the heading is bold and rows have their `style` (`bold yellow`),
-    without colors unless `color`; `lit` says whether the cell in a row and a column is
+    without colors unless `color`; `highlighted` says whether the cell in a row and a column is
     highlighted.
     """
     cells = _Cells(heads, right, whole, rows, room)
@@ -200,19 +200,21 @@ def laid_out(
         for i in range(len(rows))
     ]
     if rows and room_of(cells.widths) > room:
-        return _upright(heads, right, rows, room, own_codes, lit)
+        return _upright(heads, right, rows, room, own_codes, highlighted)
     bold = codes_of("bold") if codes else ""
     lines = [_line(parts, bold, None) for parts in cells.head_lines()]
     lines.append("─" * max(room_of(cells.widths), 0))
     form = cells.one_line()
     for i, row in enumerate(rows):
         own = own_codes[i]
-        if cells.fits and lit is None:
+        if cells.fits and highlighted is None:
             lines.append(with_codes((form % tuple(row)).rstrip(), own))
             continue
         for number, parts in enumerate(cells.lines_of(row)):
             bright = (
-                None if lit is None else partial(_is_highlighted, lit, i, parts if number else None)
+                None
+                if highlighted is None
+                else partial(_is_highlighted, highlighted, i, parts if number else None)
             )
             lines.append(_line(parts, own, bright))
     return "\n".join(lines) + "\n"
@@ -224,7 +226,7 @@ def _upright(
     rows: Sequence[Sequence[str]],
     room: int,
     codes: Sequence[str],
-    lit: Callable[[int, int], bool] | None,
+    highlighted: Callable[[int, int], bool] | None,
 ) -> str:
     width = max(map(width_of, heads))
     blank, left = " " * width, max(room - width - len(GAP), _NARROWEST)
@@ -232,7 +234,7 @@ def _upright(
     for i, (row, own) in enumerate(zip(rows, codes, strict=True)):
         lines.append(f"── {i + 1} ".ljust(min(room, _RULE), "─"))
         for k, (head, cell) in enumerate(zip(heads, row, strict=True)):
-            bright = lit is not None and lit(i, k)
+            bright = highlighted is not None and highlighted(i, k)
             name = pad(head, width, right=True)
             for part in [cell] if right[k] else folded(cell, left):
                 shown = with_codes(part, _REVERSE) if bright else part
@@ -242,8 +244,8 @@ def _upright(
 
 
 def _is_highlighted(
-    lit: Callable[[int, int], bool], row: int, parts: Sequence[str] | None, column: int
+    highlighted: Callable[[int, int], bool], row: int, parts: Sequence[str] | None, column: int
 ) -> bool:
     """Whether a cell is highlighted. If the cell is folded, only its own lines are (`parts`, from
     the second on)."""
-    return lit(row, column) and (parts is None or bool(parts[column].strip()))
+    return highlighted(row, column) and (parts is None or bool(parts[column].strip()))

@@ -299,8 +299,8 @@ class _Export:
         options, store = self.options, self.target.store
         if options.compact_s is None:
             return None
-        is_far = isinstance(store, ObjectStore)
-        place = ObjectPath(store) if is_far else local_path(options.directory)
+        is_remote = isinstance(store, ObjectStore)
+        place = ObjectPath(store) if is_remote else local_path(options.directory)
         return Compaction(options.topic, store, place / COMPACTED, options.compact_s, say)
 
     def run(self) -> Summary:

@@ -190,7 +190,7 @@ class States:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._done: dict[int, TaskState] = {}
-        self._looked = 0.0
+        self._read_at = 0.0
         self._found: dict[int, TaskState] = {}
 
     def now(self) -> dict[int, TaskState]:
@@ -209,12 +209,12 @@ class States:
             known = found.get(int(number))
             if known is None or not known.done and (state.done or state.records > known.records):
                 found[int(number)] = state
-        self._looked, self._found = time.monotonic(), found
+        self._read_at, self._found = time.monotonic(), found
         return found
 
     def recent(self) -> dict[int, TaskState]:
         """The states as of the last read, which is repeated if it was too long ago."""
-        if time.monotonic() - self._looked < read_interval_s(self._store):
+        if time.monotonic() - self._read_at < read_interval_s(self._store):
             return self._found
         return self.now()
 

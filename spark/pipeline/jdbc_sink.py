@@ -257,20 +257,22 @@ class Database:
         """The columns of a table, by name in lower case."""
         made = self._connection.createStatement()
         try:
-            told = made.executeQuery(f"SELECT * FROM {table} WHERE 1 = 0").getMetaData()
-            found = [self._column_of(told, n + 1) for n in range(told.getColumnCount())]
+            metadata = made.executeQuery(f"SELECT * FROM {table} WHERE 1 = 0").getMetaData()
+            found = [self._column_of(metadata, n + 1) for n in range(metadata.getColumnCount())]
         finally:
             made.close()
         return {each.name.lower(): each for each in found}
 
-    def _column_of(self, told: Any, number: int) -> "TableColumn":
-        kind = told.getColumnType(number)
+    def _column_of(self, metadata: Any, number: int) -> "TableColumn":
+        kind = metadata.getColumnType(number)
         whole = kind in _WHOLE or (
             # A decimal without a precision may have any scale.
-            kind in _DECIMALS and told.getPrecision(number) > 0 and told.getScale(number) == 0
+            kind in _DECIMALS
+            and metadata.getPrecision(number) > 0
+            and metadata.getScale(number) == 0
         )
         exact = self._dialect == "sqlite"  # SQLite's columns store values of other types unchanged
-        name, shown = str(told.getColumnName(number)), str(told.getColumnTypeName(number))
+        name, shown = str(metadata.getColumnName(number)), str(metadata.getColumnTypeName(number))
         return TableColumn(name, shown, kind, whole and not exact)
 
     def _columns(self, frame: "DataFrame") -> str:

@@ -320,16 +320,16 @@ class _Asked:
     def __init__(self, places: Places, signals: _Signals) -> None:
         self._stop = places.stop
         self._signals = signals
-        self._looked = 0.0
+        self._checked_at = 0.0
         self._found = False
 
     def __call__(self) -> bool:
         if self._signals.count > 0:
             return True
         # Object storage is checked less often.
-        now, far = time.monotonic(), isinstance(self._stop, ObjectPath)
-        if not self._found and (not far or now - self._looked >= _REMOTE_POLL_S):
-            self._looked = now
+        now, remote = time.monotonic(), isinstance(self._stop, ObjectPath)
+        if not self._found and (not remote or now - self._checked_at >= _REMOTE_POLL_S):
+            self._checked_at = now
             with contextlib.suppress(OSError):  # the next check may succeed
                 self._found = self._stop.exists()
         return self._found

@@ -57,7 +57,7 @@ class Arrivals:
         self._isolation = options.read.isolation
         self._admin = Admin(cluster, parse(AdminConfig, options.read.admin_config))
         self._waiting: set[int] = set()
-        self._looked_at = -float("inf")
+        self._discovered_at = -float("inf")
         self._stale = True
         self._news = trio.Event()
 
@@ -101,14 +101,14 @@ class Arrivals:
             if not topics[name].error_code
             for partition in range(len(topics[name].partitions))
         }
-        self._looked_at = trio.current_time()
+        self._discovered_at = trio.current_time()
         if not options.assigned:
             return found
         return {tp: found[tp] for tp in options.assigned if tp in found}
 
     async def wait(self) -> None:
         """Wait until something is new, at most about WAIT_MS. Raises KafkaError, ClientError."""
-        overdue = trio.current_time() - self._looked_at >= DISCOVERY_MS / 1000
+        overdue = trio.current_time() - self._discovered_at >= DISCOVERY_MS / 1000
         if self._stale or overdue or not self.ends:
             await self.look()
         self._news = trio.Event()

@@ -78,8 +78,8 @@ def group(offset: int, *, state: str = "Stable", **commit: Any) -> dict[str, Gro
     return {"billing": Group(state, 1, {TopicPartition("orders", 0): Commit(offset, **commit)})}
 
 
-def share_group(offset: int, told_lag: int, *, state: str = "Stable") -> dict[str, Group]:
-    commit = Commit(offset, told_lag=told_lag)
+def share_group(offset: int, reported_lag: int, *, state: str = "Stable") -> dict[str, Group]:
+    commit = Commit(offset, reported_lag=reported_lag)
     return {"jobs": Group(state, 1, {TopicPartition("orders", 0): commit}, is_share=True)}
 
 

@@ -368,10 +368,10 @@ def test_why_a_group_lags(case: str) -> None:
 
 
 def shared(
-    told_lag: int, acknowledged: int = 0, *, later: int = 5, end: int = 9, **changes: Any
+    reported_lag: int, acknowledged: int = 0, *, later: int = 5, end: int = 9, **changes: Any
 ) -> Read:
     """A partition of a share group whose start offset was 5."""
-    return read(5, later, end, told_lag=told_lag, acknowledged=acknowledged, **changes)
+    return read(5, later, end, reported_lag=reported_lag, acknowledged=acknowledged, **changes)
 
 
 def shares(reads: dict[TopicPartition, Read], *members: Member, **changes: Any) -> LagFacts:

@@ -366,18 +366,18 @@ def _shift(
 def _path(
     source: int, held: Mapping[int, int], linked: Callable[[int, int], bool], ends: Collection[int]
 ) -> list[int] | None:
-    came: dict[int, int | None] = {source: None}
+    parent: dict[int, int | None] = {source: None}
     waiting = deque([source])
     emptiest = sorted(held, key=lambda b: (held[b], b))
     while waiting:
         a = waiting.popleft()
         for b in emptiest:
-            if b in came or not linked(a, b):
+            if b in parent or not linked(a, b):
                 continue
-            came[b] = a
+            parent[b] = a
             if b in ends:
                 path = [b]
-                while (previous := came[path[-1]]) is not None:
+                while (previous := parent[path[-1]]) is not None:
                     path.append(previous)
                 return path[::-1]
             waiting.append(b)

@@ -197,7 +197,7 @@ async def _facts(
             owners.get(tp),
             nothing_readable=tp in empty,
             pinned_by=pinned.get(tp),
-            told_lag=last.lags.get(tp),
+            reported_lag=last.lags.get(tp),
             acknowledged=(last.done(tp) or 0) - (first.done(tp) or 0),
         )
         for tp in tps
