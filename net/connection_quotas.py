@@ -27,7 +27,7 @@ from pk.core.quota.rates import SampledRate
 UNLIMITED: Final = (1 << 31) - 1
 RATES_MAX: Final = 10_000
 """The number of addresses whose rates are kept."""
-LOOKED_UP_S: Final = 10.0
+LOOKUP_TIMEOUT_S: Final = 10.0
 """The timeout for looking up a host's addresses."""
 
 
@@ -55,7 +55,7 @@ class ConnectionQuotas:
         own = listener_value(config, listener, "max.connection.creation.rate")
         waits_s = [self._record(listener, UNLIMITED if own is None else cast(int, own), now_s)]
         broker_wait_s = self._record("", config.max_connection_creation_rate, now_s)
-        if not _is_protected(config, listener):
+        if not _is_exempt(config, listener):
             waits_s.append(broker_wait_s)
         return max(waits_s)
 
@@ -64,11 +64,11 @@ class ConnectionQuotas:
         own = listener_value(self._broker.config, listener, "max.connections")
         return UNLIMITED if own is None else cast(int, own)
 
-    def refused_s(self, host: str) -> float:
+    def refusal_delay_s(self, host: str) -> float:
         """Count a new connection from an address. Returns 0 if it is allowed, else how long to wait
         before closing it."""
         if self._broker.image.quotas is not self._quotas:
-            self._learn()
+            self._load_quotas()
         if not self._limits:
             return 0.0
         limit = self._limits.get(host, self._limits.get(None))
@@ -92,7 +92,7 @@ class ConnectionQuotas:
         names, self.unknown_hosts = self.unknown_hosts, []
         quotas = self._quotas
         for name in names:
-            with trio.move_on_after(LOOKED_UP_S):
+            with trio.move_on_after(LOOKUP_TIMEOUT_S):
                 try:
                     found = await trio.socket.getaddrinfo(name, None)
                 except (OSError, UnicodeError):
@@ -113,7 +113,7 @@ class ConnectionQuotas:
         rate.record(1, now_s)
         return min(rate.wait_ms(now_s) / 1000, self._sample_s)
 
-    def _learn(self) -> None:
+    def _load_quotas(self) -> None:
         """Load the current quotas of addresses."""
         self._quotas = self._broker.image.quotas
         self._limits, self.unknown_hosts = {}, []
@@ -154,6 +154,6 @@ class PacedListener(trio.abc.Listener[trio.SocketStream]):
         await self._inner.aclose()
 
 
-def _is_protected(config: BrokerConfig, listener: str) -> bool:
+def _is_exempt(config: BrokerConfig, listener: str) -> bool:
     names = {one.name for one in config.broker_listeners}
     return len(names) > 1 and listener == config.inter_broker_listener_name

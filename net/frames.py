@@ -44,15 +44,15 @@ class RequestMemory:
         self.used = 0
         self._freed = freed
         self._pool: deque[bytearray] = deque(maxlen=POOLED)
-        self.at_rest: set[FrameBuffer] = set()
+        self.idle: set[FrameBuffer] = set()
         """The empty buffers that silent connections keep for their next large request until the
         memory is needed."""
 
     def take(self, extra: int) -> bool:
         """Take `extra` bytes if they are available. Returns whether they were."""
         if self.used + extra > self.limit:
-            while self.at_rest:
-                self.at_rest.pop().give_way()
+            while self.idle:
+                self.idle.pop().free()
         if self.used + extra > self.limit:
             return False
         self.used += extra
@@ -67,7 +67,7 @@ class RequestMemory:
         """Return a buffer of `FREE_BYTES`."""
         return self._pool.pop() if self._pool else bytearray(FREE_BYTES)
 
-    def rest(self, buffer: bytearray) -> None:
+    def recycle(self, buffer: bytearray) -> None:
         """Keep a small buffer for the next connection that needs one."""
         self._pool.append(buffer)
 
@@ -96,7 +96,7 @@ class FrameBuffer:
             if not capacity:
                 self.data = self._memory.small()
             elif capacity > FREE_BYTES:
-                self._memory.at_rest.discard(self)
+                self._memory.idle.discard(self)
         elif self._end == capacity:
             waiting = self._end - self._start
             if self._start >= capacity // 2:
@@ -150,15 +150,15 @@ class FrameBuffer:
         self._start = self._end = 0
         capacity = len(self.data)
         if isinstance(self.data, bytearray) and capacity == FREE_BYTES:
-            self._memory.rest(self.data)
+            self._memory.recycle(self.data)
         elif capacity <= KEEP_BYTES:
-            self._memory.at_rest.add(self)
+            self._memory.idle.add(self)
             return
         else:
             self._memory.give(capacity - FREE_BYTES)
         self.data = bytearray()
 
-    def give_way(self) -> None:
+    def free(self) -> None:
         """Free this empty buffer, because its memory is needed."""
         assert self._start == self._end
         extra, self.data = len(self.data) - FREE_BYTES, bytearray()
@@ -166,7 +166,7 @@ class FrameBuffer:
 
     def close(self) -> None:
         """Free the buffer and return its memory."""
-        self._memory.at_rest.discard(self)
+        self._memory.idle.discard(self)
         if len(self.data) > FREE_BYTES:
             self._memory.give(len(self.data) - FREE_BYTES)
         self.data = bytearray()

@@ -117,7 +117,7 @@ class ListenerMechanisms:
         def find(user: str) -> ScramCredential | None:
             return self._users.find(user, mechanism) or _of_login(login, mechanism, user)
 
-        def instead(user: str) -> ScramCredential:
+        def unknown_user(user: str) -> ScramCredential:
             return unknown_user_credential(
                 mechanism, user, self._users.secret, self._users.shape(mechanism)
             )
@@ -125,7 +125,9 @@ class ListenerMechanisms:
         def find_token(token_id: str) -> TokenLogin | None:
             return self._users.find_token(token_id, mechanism)
 
-        return ScramServer(mechanism, find, instead, secrets.token_urlsafe(NONCE_BYTES), find_token)
+        return ScramServer(
+            mechanism, find, unknown_user, secrets.token_urlsafe(NONCE_BYTES), find_token
+        )
 
     def _short_name(self, principal: str) -> str:
         rules = short_name_rules(self._config, self._listener)

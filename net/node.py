@@ -47,7 +47,6 @@ from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
 from pk.core.log.remote.stores import open_storage, store_options
 from pk.net.collector import rare_collections, short_collections
 from pk.net.compactor import InProcess
-from pk.net.endings import drop_dead_terminal, ending_signals
 from pk.net.endpoints import BoundListener, StartError, bind
 from pk.net.interpreter_switches import short_switches
 from pk.net.leadership import leadership_of
@@ -55,6 +54,7 @@ from pk.net.listener_security import check_kerberos, check_oauth, check_tls
 from pk.net.peers import NetPeers, Security, security_of
 from pk.net.server import Server
 from pk.net.service_manager import ServiceManager
+from pk.net.shutdown_signals import redirect_closed_terminal, shutdown_signals
 
 if TYPE_CHECKING:
     from pk.core.metrics import Metric
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pk.node")
 
-IMPORT_AFTER_S: Final = 1.0
+LAZY_IMPORT_AFTER_S: Final = 1.0
 """How long after its start a node imports the modules that no request has needed yet."""
 
 
@@ -153,7 +153,7 @@ class Node:
         """Begin the shutdown. `run` returns when everything is drained and durable."""
         self._stopping.set()
 
-    async def read_files_again(self) -> None:
+    async def reload_tls_files(self) -> None:
         """Reload the TLS files of all listeners, and log whether they are valid. New connections
         use the new files, or the previous ones if the new files are invalid."""
         try:
@@ -194,7 +194,7 @@ class Node:
                     self._serving = True
                     ready(self)
                 if not starting.cancelled_caught:
-                    nursery.start_soon(_import_the_rest)
+                    nursery.start_soon(_import_lazy_modules)
                     await self._stopping.wait()
                     await parts.lifecycle.stop(parts.server.drain)
                 nursery.cancel_scope.cancel()
@@ -324,10 +324,10 @@ async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
             await nursery.start(server.serve, one.name, one.listeners)
 
 
-async def _import_the_rest() -> None:
+async def _import_lazy_modules() -> None:
     """Import the modules that no request has needed so far, in a thread: after the first clients
     have connected, and before the files are replaced."""
-    await trio.sleep(IMPORT_AFTER_S)
+    await trio.sleep(LAZY_IMPORT_AFTER_S)
     await offload(import_all)
 
 
@@ -369,11 +369,11 @@ async def run_node(
     manager = ServiceManager()
     ended_by: int | None = None
     with (
-        _one_reason(),
+        _unwrap_start_error(),
         short_collections(),
         short_switches(),
         ExitStack() as starting,
-        trio.open_signal_receiver(*ending_signals()) as signals,
+        trio.open_signal_receiver(*shutdown_signals()) as signals,
     ):
         starting.enter_context(rare_collections())
         async with trio.open_nursery() as nursery:
@@ -387,14 +387,15 @@ async def run_node(
                         is_ready = serves and not node.stopping
                         if is_ready:
                             manager.reloading()
-                        await node.read_files_again()
+                        await node.reload_tls_files()
                         if is_ready:
                             manager.ready()
                         continue
                     manager.stopping()
                     ended_by = ended_by or number
                     if number == signal.SIGHUP:
-                        drop_dead_terminal()  # the signal may arrive twice: it is no second Ctrl-C
+                        # The signal may arrive twice: it is no second Ctrl-C.
+                        redirect_closed_terminal()
                     elif node.stopping:
                         nursery.cancel_scope.cancel()
                     node.stop()
@@ -412,7 +413,7 @@ async def run_node(
 
 
 @contextmanager
-def _one_reason() -> Generator[None]:
+def _unwrap_start_error() -> Generator[None]:
     """Unwrap an error for the operator from the exception groups of nurseries."""
     try:
         yield

@@ -28,7 +28,7 @@ from pk.net.tls.settings import CLIENT_KEYS
 logger = logging.getLogger("pk.node")
 
 UNKNOWN_NODE = -1
-COMPLAINTS_LOGGED_S = 30.0
+WARNINGS_LOGGED_S = 30.0
 
 Security = dict[str, Any]
 """Keyword arguments of ClientConfig."""
@@ -93,7 +93,7 @@ class NetPeers:
         self._nursery = nursery
         self._client_id = client_id
         self._security = security
-        self._complained = float("-inf")
+        self._warned_at = float("-inf")
 
     def _config(self) -> ClientConfig:
         # A channel stays open as long as its owner wants it, even if idle.
@@ -115,17 +115,17 @@ class NetPeers:
         except ConnectFailed as e:
             raise PeerLost(str(e), refused=_refused(e.__cause__), answered=e.reached) from e
         except KafkaError as e:
-            self._complain(f"cannot log in at {peer.address}: {e.message}")
+            self._warn(f"cannot log in at {peer.address}: {e.message}")
             raise PeerLost(f"{peer.address}: {e}", answered=True) from e
         except (ConfigError, ClientConfigError) as e:
-            self._complain(str(e))
+            self._warn(str(e))
             raise PeerLost(f"{peer.address}: {e}") from e
         return NetChannel(connection)
 
-    def _complain(self, why: str) -> None:
+    def _warn(self, why: str) -> None:
         """Log why this node cannot authenticate, but not often, since it retries all the time."""
-        if trio.current_time() - self._complained >= COMPLAINTS_LOGGED_S:
-            self._complained = trio.current_time()
+        if trio.current_time() - self._warned_at >= WARNINGS_LOGGED_S:
+            self._warned_at = trio.current_time()
             logger.warning("%s", why)
 
 

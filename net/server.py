@@ -25,7 +25,7 @@ from pk.net.transport import SocketTransport, Transport
 
 logger = logging.getLogger("pk.server")
 
-SWEEP_S = 5
+IDLE_CHECK_S = 5
 """How often to check for idle connections."""
 
 REFUSALS_LOGGED_S = 1.0
@@ -67,7 +67,7 @@ class Server:
         self._by_host: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
         self._quotas = ConnectionQuotas(broker)
-        self._turned_away = 0
+        self._closing_later = 0
         """The number of connections that wait to be closed because their address has too many."""
         self._handshaking = trio.Lock()
         """Held by the connection that computes a step of its TLS handshake."""
@@ -102,7 +102,7 @@ class Server:
         served = self._apis if apis is None else {api.key: api for api in apis}
         security = self._security_of(listener_name)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._sweep)
+            nursery.start_soon(self._close_idle)
             async with trio.open_nursery() as connections:
                 with trio.CancelScope() as accepting:
                     self._accepting.append(accepting)
@@ -152,9 +152,9 @@ class Server:
         if self._draining or not self._admits(host, listener_name):
             await trio.aclose_forcefully(stream)
             return
-        if wait_s := self._quotas.refused_s(host):
+        if wait_s := self._quotas.refusal_delay_s(host):
             self._refuse(host, "more connections a second than its quota allows")
-            await self._turn_away(stream, wait_s)
+            await self._close_later(stream, wait_s)
             return
         sock = socket.socket(fileno=stream.socket.detach())  # trio has set TCP_NODELAY
         self._ids += 1
@@ -195,8 +195,8 @@ class Server:
                 del self._by_host[host]
             if not self._connections:
                 self._empty.set()
-            for tell in self._broker.disconnected:
-                tell(context.connection_id)
+            for callback in self._broker.disconnected:
+                callback(context.connection_id)
 
     def _security_of(self, listener_name: str) -> ListenerSecurity | None:
         """Return how the peers of a listener authenticate; None if they need not."""
@@ -205,14 +205,14 @@ class Server:
             return None
         return ListenerSecurity(self._broker, listener)
 
-    async def _turn_away(self, stream: trio.SocketStream, wait_s: float) -> None:
+    async def _close_later(self, stream: trio.SocketStream, wait_s: float) -> None:
         """Close a connection after a delay, unless too many are waiting already."""
-        if len(self._connections) + self._turned_away < self._descriptors:
-            self._turned_away += 1
+        if len(self._connections) + self._closing_later < self._descriptors:
+            self._closing_later += 1
             try:
                 await trio.sleep(wait_s)
             finally:
-                self._turned_away -= 1
+                self._closing_later -= 1
         await trio.aclose_forcefully(stream)
 
     def _admits(self, host: str, listener: str) -> bool:
@@ -240,14 +240,14 @@ class Server:
             self._refused, self._refusal_logged = 0, trio.current_time()
         return False
 
-    async def _sweep(self) -> None:
+    async def _close_idle(self) -> None:
         """Close connections that have been silent for `connections.max.idle.ms` and have no
         outstanding answers."""
         idle_s = self._idle_s
         if idle_s < 0:
             return
         while True:
-            await trio.sleep(min(SWEEP_S, max(idle_s / 2, 0.05)))
+            await trio.sleep(min(IDLE_CHECK_S, max(idle_s / 2, 0.05)))
             oldest = trio.current_time() - idle_s
             for connection in list(self._connections):
                 connection.close_if_idle(oldest)

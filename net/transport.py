@@ -79,7 +79,7 @@ class Transport(Protocol):
         ...
 
 
-def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
+def read_part_nowait(part: Part) -> bytes | bytearray | memoryview | None:
     """Return a part as bytes, reading it if it is a slice. Returns None for a large slice, or one
     that may have to wait for the disk. Raises BrokenResourceError."""
     if isinstance(part, bytes | bytearray | memoryview):
@@ -87,10 +87,10 @@ def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
     if not isinstance(part, FileSlice):
         return part.read()
     data = part.read_nowait() if part.length <= READ_BYTES else None
-    return None if data is None else _whole(part, data)
+    return None if data is None else _check_complete(part, data)
 
 
-def _whole(part: Slice, data: bytes) -> bytes:
+def _check_complete(part: Slice, data: bytes) -> bytes:
     """Return the data of a slice. Raises BrokenResourceError if the file ends before the slice: the
     answer's length has been sent, so the client would take the next answer for the rest of this
     one."""
@@ -134,7 +134,7 @@ class SocketTransport:
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for number, part in enumerate(parts, 1):
-            data = at_hand(part)
+            data = read_part_nowait(part)
             if data is None:
                 assert isinstance(part, FileSlice)
                 await self._send_bytes(pending)
@@ -159,7 +159,7 @@ class SocketTransport:
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for part in parts:
-            data = at_hand(part)
+            data = read_part_nowait(part)
             if data is None or waiting + len(data) > JOIN_BYTES:
                 break
             pending.append(data)

@@ -36,7 +36,7 @@ from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.suspend import handling_sigtstp
 from pk.cli.terminal.text import escaped_lines
 from pk.core.nearest import did_you_mean
-from pk.net.endings import drop_dead_terminal, ending_signals
+from pk.net.shutdown_signals import redirect_closed_terminal, shutdown_signals
 
 _WAIT_S = 0.25
 _LOST_S = 1.0
@@ -75,7 +75,7 @@ class Shell:
         """Handle Ctrl-C during the block, and let SIGTERM and SIGHUP end the shell cleanly."""
         before = signal.signal(signal.SIGINT, self._interrupted)
         alarm = signal.signal(signal.SIGALRM, self._interrupted)
-        endings = set(ending_signals()) - {signal.SIGINT} if self.interactive else ()
+        endings = set(shutdown_signals()) - {signal.SIGINT} if self.interactive else ()
         ended = {number: signal.signal(number, _leave) for number in endings}
         try:
             with handling_sigtstp():
@@ -434,7 +434,7 @@ def _in_finalizer(frame: FrameType | None) -> bool:
 
 def _leave(number: int, _frame: object) -> None:
     if number == signal.SIGHUP:
-        drop_dead_terminal()
+        redirect_closed_terminal()
     raise SystemExit(128 + number)
 
 

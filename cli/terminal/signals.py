@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from pk.cli.terminal.interruption import note_signal
-from pk.net.endings import drop_dead_terminal, ending_signals
+from pk.net.shutdown_signals import redirect_closed_terminal, shutdown_signals
 
 
 class Interrupts:
@@ -37,7 +37,7 @@ class Interrupts:
             number = await anext(signals)
             note_signal(number)
             if number == signal.SIGHUP:
-                drop_dead_terminal()
+                redirect_closed_terminal()
             interrupted = True
             scope.cancel()
 
@@ -106,7 +106,7 @@ def listen_for_interrupts() -> Generator[Interrupts]:
         with relay.listening() as signals:
             yield Interrupts(signals)
         return
-    with receive_signals(*ending_signals()) as signals:
+    with receive_signals(*shutdown_signals()) as signals:
         yield Interrupts(signals)
 
 
@@ -186,7 +186,7 @@ class _Ending:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
-        for number in (*ending_signals(), signal.SIGALRM):
+        for number in (*shutdown_signals(), signal.SIGALRM):
             self._before[number] = signal.getsignal(number)
         for number in self._before.keys() - {signal.SIGINT, signal.SIGALRM}:
             signal.signal(number, self._end)
@@ -206,7 +206,7 @@ class _Ending:
             signal.signal(
                 number, signal.SIG_IGN
             )  # a shell that closes with its terminal may send it twice
-            drop_dead_terminal()
+            redirect_closed_terminal()
         elif number == signal.SIGINT:
             signal.signal(number, self._before[number])
         else:

@@ -40,7 +40,7 @@ from pk.cli.up.secure import CONTROLLER as LISTENER
 from pk.cli.up.secure import LISTENER as SECURED_LISTENER
 from pk.cli.up.secure import Secured, check_keys, is_secured
 from pk.cli.up.supervisor import CONTROLLER, Supervisor
-from pk.net.endings import drop_dead_terminal, ending_signals
+from pk.net.shutdown_signals import redirect_closed_terminal, shutdown_signals
 
 EMBEDDED = "embedded"
 
@@ -226,7 +226,7 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
             stack.callback(os.unlink, listed)
         where = f"data in {directory}" if temporary is None else "in a temporary directory"
         where = "in memory" if options.memory else where
-        with trio.open_signal_receiver(*ending_signals()) as signals:
+        with trio.open_signal_receiver(*shutdown_signals()) as signals:
             async with trio.open_nursery() as nursery:
                 supervisor = Supervisor(
                     state,
@@ -291,7 +291,7 @@ async def _run_until_signal(
             async for number in signals:
                 ended_by = number
                 if number == signal.SIGHUP:
-                    drop_dead_terminal()
+                    redirect_closed_terminal()
                 break
             nursery.cancel_scope.cancel()
         async with trio.open_nursery() as nursery:

@@ -47,7 +47,7 @@ class Answers:
         """Whether an answer is outstanding."""
         return bool(self.parked or self.out or self.sending)
 
-    def owe(self, parts: list[Part]) -> None:
+    def append(self, parts: list[Part]) -> None:
         """Add the answer to the newest request."""
         if self.parked:
             self.reserve().parts = parts

@@ -55,10 +55,10 @@ and a request with megabytes of records are below the limit."""
 MEMORY_WAIT_S = 10
 """How long a connection that cannot grow its buffer waits for memory before it is closed."""
 
-ENDINGS_AT_ONCE = 32
+CLOSING_AT_ONCE = 32
 """The maximum number of connections that end in one turn of the loop; each end takes 0.25 ms."""
 
-GOODBYE_S = 0.5
+CLOSE_S = 0.5
 """How long a connection that this side closes may take to complete and send the missing answers."""
 
 
@@ -76,7 +76,7 @@ class Limits(Struct, frozen=True):
     decoding: trio.Lock = field(default_factory=trio.Lock)
     """Held while a connection decodes a large request, whose objects take many times the memory of
     its bytes."""
-    ending: trio.Semaphore = field(default_factory=partial(trio.Semaphore, ENDINGS_AT_ONCE))
+    ending: trio.Semaphore = field(default_factory=partial(trio.Semaphore, CLOSING_AT_ONCE))
     """Held by a connection for a turn of the loop before it ends, so that the other connections run
     in between when a thousand connections end at once."""
 
@@ -173,7 +173,7 @@ class Connection:
                         self._delayed.clear()
                     if not self._stopped:
                         nursery.cancel_scope.cancel()
-                with trio.move_on_after(GOODBYE_S):
+                with trio.move_on_after(CLOSE_S):
                     await self._transport.finish()
         except* ProtocolError as group:
             error = _first(group)
@@ -200,19 +200,19 @@ class Connection:
             except ProtocolError as e:
                 if isinstance(e, Refused) and self._login is not None:
                     self._append_and_count()
-                    await self._login.last_answer(e)
-                with trio.move_on_after(GOODBYE_S):
+                    await self._login.answer_refused(e)
+                with trio.move_on_after(CLOSE_S):
                     await self._answers.finish()
                     await self._transport.finish()
                 raise
             except (trio.BrokenResourceError, OSError):
-                await self._wait_to_end()
+                await self._wait_for_turn_to_end()
                 raise
-        await self._wait_to_end()
+        await self._wait_for_turn_to_end()
         while self._stopped and self._delayed:
             await self._answers.wait_for_release()
 
-    async def _wait_to_end(self) -> None:
+    async def _wait_for_turn_to_end(self) -> None:
         self._receiving = False
         self._buffer.release()
         async with self._limits.ending:
@@ -231,12 +231,12 @@ class Connection:
 
     async def _authenticate(self, login: Login) -> bool:
         """See `Login.first`."""
-        if not await login.first(self._shake_hands, self._receive_more):
+        if not await login.first(self._handshake, self._receive_more):
             return False
-        self._follow(login)
+        self._adopt_session(login)
         return True
 
-    def _follow(self, login: Login) -> None:
+    def _adopt_session(self, login: Login) -> None:
         """Adopt the session and the context that the login established."""
         self._session_ends = login.session_ends
         if login.is_under_way:
@@ -244,7 +244,7 @@ class Connection:
         else:
             self._admit(login.context)
 
-    async def _shake_hands(self) -> TlsTransport:
+    async def _handshake(self) -> TlsTransport:
         """Do the TLS handshake."""
         transport = self._transport
         assert isinstance(transport, TlsTransport)
@@ -297,7 +297,7 @@ class Connection:
             try:
                 while (frame := buffer.next_frame()) is not None:
                     if throttle.muted_until:
-                        await self._stay_mute()
+                        await self._wait_while_muted()
                         if self._stopped:
                             return
                         started = throttle.uncharged_since = perf_counter()
@@ -369,18 +369,18 @@ class Connection:
         delayed: list[tuple[Slot, DelayedProduce]] = []
         for answer in produced:
             if isinstance(answer, bytes):
-                answers.owe([answer])
+                answers.append([answer])
             elif isinstance(answer, DelayedProduce):
                 delayed.append((answers.reserve(), answer))
             elif isinstance(answer, FailedProduce):
-                answers.owe(self._responder.failed_produce(answer))
+                answers.append(self._responder.failed_produce(answer))
             else:
-                answers.owe(answer)
+                answers.append(answer)
         if delayed:
             self._nursery.start_soon(self._complete_delayed, delayed, self._received_at)
         return count - len(delayed)
 
-    async def _stay_mute(self) -> None:
+    async def _wait_while_muted(self) -> None:
         """Send the outstanding answers, then wait until the client may continue (KIP-219)."""
         self._append_and_count()
         await self._answers.flush()
@@ -449,7 +449,7 @@ class Connection:
         login = self._login
         if login is None or not login.again(start, end):
             return False
-        self._follow(login)
+        self._adopt_session(login)
         return True
 
     async def _authenticate_with_new_keys(self, start: int, end: int) -> None:
@@ -514,9 +514,9 @@ class Connection:
         self._throttle.charge(request, result)
         if result is not NO_RESPONSE:
             try:
-                self._answers.owe(request.frame(result))
+                self._answers.append(request.frame(result))
             except TooManyElements:
-                return self._hold(request, _at_hand(result))
+                return self._hold(request, _ready(result))
         self._handled(api.key, request.received_at)
         return None
 
@@ -524,7 +524,7 @@ class Connection:
         """Refuse an unknown API or version. Only ApiVersions has an answer for that (KIP-35)."""
         if head.api_key != API_VERSIONS or api is None:
             raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
-        self._answers.owe(self._responder.unknown_versions(self._context, head, api))
+        self._answers.append(self._responder.unknown_versions(self._context, head, api))
 
     def _park(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
         """Answer with the result of `work` in a task, while the following requests are handled."""
@@ -554,7 +554,7 @@ class Connection:
             if answers.send_at_once():
                 self._nursery.start_soon(answers.flush)
         except TooManyElements:
-            self._nursery.start_soon(self._complete, slot, request, _at_hand(outcome))
+            self._nursery.start_soon(self._complete, slot, request, _ready(outcome))
         except Exception as e:  # noqa: BLE001 (it is this connection's, not that task's)
             self._nursery.start_soon(_failing, e)
         finally:
@@ -571,7 +571,7 @@ class Connection:
         if isawaitable(result):
             self._park(request, result)
             return
-        self._answers.owe(await self._answer(request, result))
+        self._answers.append(await self._answer(request, result))
 
     async def _complete(self, slot: Slot, request: ReceivedRequest, work: Awaitable[Any]) -> None:
         """Complete a parked request, in a task of its own."""
@@ -600,7 +600,7 @@ class Connection:
             raise ProtocolError("the memory for requests is used up (pk.request.bytes.max)")
 
 
-async def _at_hand(result: Any) -> Any:
+async def _ready(result: Any) -> Any:
     return result
 
 

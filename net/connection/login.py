@@ -122,10 +122,10 @@ class Login:
             frame = buffer.next_frame()
             if frame is not None:
                 try:
-                    self._answers.owe(self._step(sasl, *frame))
+                    self._answers.append(self._step(sasl, *frame))
                 except KeysNeeded:
                     await self.security.fetch_keys()
-                    self._answers.owe(self._step(sasl, *frame))
+                    self._answers.append(self._step(sasl, *frame))
                 await self._answers.flush()
             elif not await receive_more():
                 return None
@@ -191,7 +191,7 @@ class Login:
                 self.security.mechanisms(), self._answer_versions, before=session
             )
         again = self._again
-        self._answers.owe(self._step(again, start, end))
+        self._answers.append(self._step(again, start, end))
         if again.session is not None:
             self._begin(again.session)
         return True
@@ -216,10 +216,10 @@ class Login:
             return received.frame(received.failed(e)), False
         return received.frame(response), True
 
-    async def last_answer(self, refused: Refused) -> None:
+    async def answer_refused(self, refused: Refused) -> None:
         """Answer a peer that is refused. If its credentials failed, wait for
         connection.failed.authentication.delay.ms first, to slow down guessing."""
         if refused.credentials_failed:
             await trio.sleep(self.security.failed_delay_s)
         if refused.parts:
-            self._answers.owe(refused.parts)
+            self._answers.append(refused.parts)

@@ -20,7 +20,7 @@ from pk.core.log.file_slices import FileSlice
 from pk.core.wire.types import Part
 from pk.net.frames import FrameBuffer
 from pk.net.tls.sockets import NotTls, TlsSocket, begins_with_tls
-from pk.net.transport import PARTS_AT_ONCE, at_hand
+from pk.net.transport import PARTS_AT_ONCE, read_part_nowait
 
 JOIN_BYTES: Final = 64 << 10
 """Smaller parts are joined, since each send is at least one TLS record."""
@@ -95,7 +95,7 @@ class TlsTransport:
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for number, part in enumerate(parts, 1):
-            data = at_hand(part)
+            data = read_part_nowait(part)
             if data is None or waiting + len(data) > JOIN_BYTES:
                 await self._send(pending)
                 pending, waiting = [], 0

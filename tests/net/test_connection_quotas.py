@@ -37,14 +37,18 @@ async def test_an_address_has_its_own_quota_or_the_default() -> None:
     async with running_node(None, **HOUR) as node:
         quotas = ConnectionQuotas(node.broker)
         key = "connection_creation_rate"
-        assert all(quotas.refused_s("10.0.0.1") == 0 for _ in range(8000)), "there is no quota"
+        assert all(quotas.refusal_delay_s("10.0.0.1") == 0 for _ in range(8000)), (
+            "there is no quota"
+        )
         await set_quota(node, USER, None, "producer_byte_rate", 1)
         await set_quota(node, IP, None, key, 1)
         await set_quota(node, IP, "10.0.0.2", key, 2)
         for host, count in (("10.0.0.1", 3600), ("10.0.0.2", 7200), ("10.0.0.3", 3600)):
-            assert all(quotas.refused_s(host) == 0 for _ in range(count)), host
-            assert quotas.refused_s(host) > 0, host
-            assert quotas.refused_s(host) > 0, "who is refused is refused again, and counts once"
+            assert all(quotas.refusal_delay_s(host) == 0 for _ in range(count)), host
+            assert quotas.refusal_delay_s(host) > 0, host
+            assert quotas.refusal_delay_s(host) > 0, (
+                "who is refused is refused again, and counts once"
+            )
 
 
 @trio_test
@@ -52,10 +56,10 @@ async def test_the_name_of_a_host_stands_for_its_addresses() -> None:
     async with running_node(None, **HOUR) as node:
         quotas = ConnectionQuotas(node.broker)
         await set_quota(node, IP, "localhost", "connection_creation_rate", 1)
-        assert quotas.refused_s("127.0.0.1") == 0
+        assert quotas.refusal_delay_s("127.0.0.1") == 0
         assert quotas.unknown_hosts == ["localhost"]
         await quotas.look_up()
-        assert [quotas.refused_s("127.0.0.1") for _ in range(3601)][-1] > 0
+        assert [quotas.refusal_delay_s("127.0.0.1") for _ in range(3601)][-1] > 0
 
 
 @trio_test

@@ -464,7 +464,7 @@ async def test_of_many_that_leave_at_once_so_many_end_in_a_turn_of_the_loop(rese
         with trio.fail_after(60):
             peers = [
                 await trio.open_tcp_stream(advertised.host, advertised.port)
-                for _ in range(6 * connection.ENDINGS_AT_ONCE)
+                for _ in range(6 * connection.CLOSING_AT_ONCE)
             ]
             while node.server.connections < len(peers):
                 await trio.testing.wait_all_tasks_blocked()
@@ -478,7 +478,7 @@ async def test_of_many_that_leave_at_once_so_many_end_in_a_turn_of_the_loop(rese
                 seen.append(node.server.connections)
     # Between two looks there may be those of two turns: the end of one and the beginning of the
     # next.
-    assert max(before - after for before, after in pairwise(seen)) <= 2 * connection.ENDINGS_AT_ONCE
+    assert max(before - after for before, after in pairwise(seen)) <= 2 * connection.CLOSING_AT_ONCE
 
 
 @trio_test

@@ -7,7 +7,7 @@ import signal
 import termios
 
 
-def ending_signals() -> tuple[signal.Signals, ...]:
+def shutdown_signals() -> tuple[signal.Signals, ...]:
     """Return SIGINT, SIGTERM, and SIGHUP unless it is ignored, as under `nohup`."""
     always = (signal.SIGINT, signal.SIGTERM)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -15,7 +15,7 @@ def ending_signals() -> tuple[signal.Signals, ...]:
     return (*always, signal.SIGHUP)
 
 
-def drop_dead_terminal() -> None:
+def redirect_closed_terminal() -> None:
     """Redirect standard streams to /dev/null if their terminal has closed, so that writing to them
     does not break the rest of the shutdown."""
     for fd in (0, 1, 2):
