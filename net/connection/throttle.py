@@ -39,7 +39,7 @@ class Throttle:
             return None
         cost = RequestCost(context, measures=self._quotas.measures_time)
         if api_key == PRODUCE:
-            cost.wait_ms = self._quotas.produced(context, size)
+            cost.wait_ms = self._quotas.charge_produce(context, size)
             self._mute(cost.wait_ms)
         return cost
 
@@ -50,7 +50,7 @@ class Throttle:
             return
         wait_ms = cost.wait_ms
         if self._quotas.measures_time:
-            wait_ms = max(wait_ms, self._quotas.worked(cost.client, cost.seconds))
+            wait_ms = max(wait_ms, self._quotas.charge_time(cost.client, cost.seconds))
         if response is not NO_RESPONSE and hasattr(response, "throttle_time_ms"):
             wait_ms = max(wait_ms, response.throttle_time_ms)
             response.throttle_time_ms = wait_ms
@@ -60,10 +60,10 @@ class Throttle:
         """Charge the client for the requests that the fast path has accepted, and for the time
         since the last charge. The appending of one run is charged with the next run."""
         client, count = fast_path.cost()
-        wait_ms = self._quotas.produced(client, count)
+        wait_ms = self._quotas.charge_produce(client, count)
         if self._quotas.measures_time:
             now = perf_counter()
-            wait_ms = max(wait_ms, self._quotas.worked(client, now - self.uncharged_since))
+            wait_ms = max(wait_ms, self._quotas.charge_time(client, now - self.uncharged_since))
             self.uncharged_since = now
         self._mute(wait_ms)
         return wait_ms

@@ -555,7 +555,7 @@ class Fetch:
             partition = replicas.find(fetched.topic, fetched.partition)
             if partition is not None and data.records is not None and self._is_throttled(partition):
                 total += data.records.length
-        quota.passed(total)
+        quota.record(total)
 
     def _name_leader(self, answer: PartitionData, fetched: FetchedPartition) -> None:
         """Set the current leader in a partition's result (KIP-951)."""
@@ -655,7 +655,7 @@ class Fetch:
         if not quotas.is_on or self.replica_id >= 0:
             return 0
         records = sum(data.records.length for _, data in self.found if data.records is not None)
-        return quotas.fetched(
+        return quotas.charge_fetch(
             self.context, records + PARTITION_BYTES * len(self.found) + RESPONSE_BYTES
         )
 

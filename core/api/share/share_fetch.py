@@ -331,7 +331,7 @@ class _ShareFetch:
             found = [data.records for data in self._answers.values() if data.records is not None]
             # Acquired records are sent even if the client must wait: delaying them would only
             # extend their locks.
-            response.throttle_time_ms = context.broker.client_quotas.sent(
+            response.throttle_time_ms = context.broker.client_quotas.charge_sent(
                 context, sum(part_bytes(records) for records in found)
             )
         topics: dict[Uuid, ShareFetchableTopicResponse] = {}

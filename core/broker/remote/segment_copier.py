@@ -157,7 +157,7 @@ class SegmentCopier:
             self._tasks.reads.reader.name_of(record),
             pieces(segment.file, tail),
         )
-        self.quota.passed(record.size)
+        self.quota.record(record.size)
         del self._unfinished[record.partition.key]
         if not still_leads(partition, epoch):
             await self._discard_copy(record)

@@ -278,7 +278,7 @@ class AlterLogDirsManager:
             if partition.busy or move.truncated_at is not None:
                 return True  # the log was truncated during the copy
             raise
-        self._quota.passed(copied)
+        self._quota.record(copied)
         await trio.lowlevel.checkpoint()
         return copied >= COPY_BYTES
 

@@ -77,7 +77,9 @@ class Follower:
         self._fetched = None
         self.broker_epoch = None
 
-    def fetches(self, fetch: FollowerFetch, fetched: FetchedPartition, leader_end: int) -> None:
+    def record_fetch(
+        self, fetch: FollowerFetch, fetched: FetchedPartition, leader_end: int
+    ) -> None:
         """Record a fetch from `fetched.fetch_offset`: the follower has every record below that
         offset. The leader's log ends at `leader_end`."""
         now, offset = fetch.now, fetched.fetch_offset

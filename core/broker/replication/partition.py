@@ -534,7 +534,7 @@ class Partition:
                     f"but has registered again with {broker.broker_epoch}",
                 )
         had, started = follower.log_end_offset, follower.log_start_offset
-        follower.fetches(fetch, fetched, self.log.state.log_end_offset)
+        follower.record_fetch(fetch, fetched, self.log.state.log_end_offset)
         if node_id not in self._maximal:
             self._expand(follower)
         if follower.log_end_offset != had:

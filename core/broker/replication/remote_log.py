@@ -108,7 +108,7 @@ class RemoteReads:
 
     def _count(self, count: int) -> None:
         self.fetched_bytes += count
-        self.quota.passed(count)
+        self.quota.record(count)
 
     async def run(self, fn: Callable[[*Args], T], *args: *Args) -> T:
         """Run a read in a thread, when the quota allows it. Raises KafkaError(KAFKA_STORAGE_ERROR)

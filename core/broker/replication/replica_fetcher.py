@@ -548,7 +548,7 @@ class ReplicaFetcher:
         partition, now_ms = fetch_state.partition, self._replicas.clock.now_ms()
         with memoryview(records) as view:
             if self._is_throttled(partition):
-                self._quota.passed(len(view))
+                self._quota.record(len(view))
             for begin, end, base in _pieces(view, partition.log.state.log_end_offset):
                 if work.appended >= APPENDED_AT_ONCE:
                     work.appended = 0

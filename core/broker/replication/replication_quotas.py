@@ -42,7 +42,7 @@ class Quota:
         """Whether the quota has no limit."""
         return self.rate >= UNLIMITED
 
-    def passed(self, count: int) -> None:
+    def record(self, count: int) -> None:
         """Count copied bytes."""
         if self.rate >= UNLIMITED or not count:
             return
@@ -56,10 +56,10 @@ class Quota:
     @property
     def exceeded(self) -> bool:
         """Whether the rate is above the quota."""
-        return self.rate < UNLIMITED and self.measured > self.rate
+        return self.rate < UNLIMITED and self.measured_rate > self.rate
 
     @property
-    def measured(self) -> float:
+    def measured_rate(self) -> float:
         """The rate over the window, in bytes a second. A window that has just begun counts as one
         sample."""
         samples, now = self._samples, self._clock.time()

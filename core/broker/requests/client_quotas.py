@@ -113,17 +113,17 @@ class ClientQuotas:
         if not self.is_on:
             self._rates, self._buckets = {}, {}
 
-    def produced(self, client: Client, count: int) -> int:
+    def charge_produce(self, client: Client, count: int) -> int:
         """Charge the bytes of a Produce request. Returns how long its client must wait, in ms."""
         return self._charge(PRODUCER_BYTE_RATE, client, count)
 
-    def worked(self, client: Client, seconds: float) -> int:
+    def charge_time(self, client: Client, seconds: float) -> int:
         """Charge the time of a request. Returns how long its client must wait, in ms; at most one
         sample."""
         wait_ms = self._charge(REQUEST_PERCENTAGE, client, seconds * PERCENT)
         return min(wait_ms, round(self._sample_s * 1000)) if wait_ms else 0
 
-    def fetched(self, client: Client, count: int) -> int:
+    def charge_fetch(self, client: Client, count: int) -> int:
         """Charge the bytes of a Fetch response, unless its client must wait. Returns how long, in
         ms; if it is not 0, nothing is charged and no records may be sent."""
         wait_ms = self._charge(CONSUMER_BYTE_RATE, client, count)
@@ -131,7 +131,7 @@ class ClientQuotas:
             self._charge(CONSUMER_BYTE_RATE, client, -count)
         return wait_ms
 
-    def sent(self, client: Client, count: int) -> int:
+    def charge_sent(self, client: Client, count: int) -> int:
         """Charge bytes that are sent to a consumer in any case. Returns how long it must wait, in
         ms."""
         return self._charge(CONSUMER_BYTE_RATE, client, count)

@@ -195,19 +195,19 @@ class TestQuota:
     async def test_a_rate_over_a_sliding_window(self) -> None:
         quota = Quota(TrioClock(), 1000, 11, 1)
         assert not quota.exceeded
-        quota.passed(900)
+        quota.record(900)
         assert not quota.exceeded
-        quota.passed(900)
+        quota.record(900)
         assert quota.exceeded and quota.wait_s == pytest.approx(1.8)
         await trio.sleep(1.79)
         assert quota.exceeded
         await trio.sleep(0.02)
         assert not quota.exceeded
         await trio.sleep(20)
-        assert quota.measured == 0
+        assert quota.measured_rate == 0
         quota.rate = UNLIMITED
-        quota.passed(1 << 40)
-        assert quota.unlimited and not quota.exceeded and quota.measured == 0
+        quota.record(1 << 40)
+        assert quota.unlimited and not quota.exceeded and quota.measured_rate == 0
 
     def test_lists_of_throttled_replicas(self) -> None:
         assert is_throttled(("*",), 7, 1)
