@@ -144,8 +144,8 @@ class RangeFetch:
         self._bytes_an_offset = 0.0
         self._gone_at: float | None = None
 
-    async def run(self, hand: Callable[[list[_Batch]], Awaitable[None]]) -> None:
-        """Fetch the range, and pass the batches of each response to `hand`.
+    async def run(self, deliver: Callable[[list[_Batch]], Awaitable[None]]) -> None:
+        """Fetch the range, and pass the batches of each response to `deliver`.
 
         Repeats the request after an empty response until `wait_ms` have passed without progress. A
         topic that is deleted during the read is considered lost after `_GONE_S`.
@@ -165,7 +165,7 @@ class RangeFetch:
                 moved_at = trio.current_time()
                 backoff.reset()
                 if batches:
-                    await hand(batches)
+                    await deliver(batches)
                 continue
             if trio.current_time() - moved_at >= self._options.wait_ms / 1000:
                 if failure is not None:
@@ -317,15 +317,15 @@ class RangeFetch:
         else:
             self._lost(f"the partition ends at {held.end}", wanted.end)
 
-    def _lost(self, why: str, go_on_at: int) -> None:
-        """Raise DataLost, or without `fail_on_data_loss` continue at `go_on_at`."""
+    def _lost(self, why: str, resume_offset: int) -> None:
+        """Raise DataLost, or without `fail_on_data_loss` continue at `resume_offset`."""
         wanted = self._wanted
         if self._options.fail_on_data_loss:
             raise DataLost(
                 f"{wanted.topic_partition}: offsets from {self._position} to {wanted.end} were"
                 f" requested, but {why}; failOnDataLoss=false reads the rest"
             )
-        self._position = self._floor = min(go_on_at, wanted.end)
+        self._position = self._floor = min(resume_offset, wanted.end)
 
 
 def _passing(error: Exception) -> bool:

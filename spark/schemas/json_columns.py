@@ -200,11 +200,11 @@ def _combined(node: Node, within: tuple[Node, ...]) -> Shape:
     if node.criterion == "allOf":
         # A part without a type only restricts another part.
         shapes = [_shape(each, within) for each in parts]
-        told = [each for each in shapes if each is not _ANYTHING]
-        structs = [each for each in told if isinstance(each.type, t.StructType)]
-        if len(structs) > 1 and len(structs) == len(told):
+        typed_shapes = [each for each in shapes if each is not _ANYTHING]
+        structs = [each for each in typed_shapes if isinstance(each.type, t.StructType)]
+        if len(structs) > 1 and len(structs) == len(typed_shapes):
             return _struct(_merged(structs))
-        return told[0] if told else _ANYTHING
+        return typed_shapes[0] if typed_shapes else _ANYTHING
     if len(parts) != 1:
         shapes = [_shape(each, within) for each in parts]
         same = shapes and all(each.type == shapes[0].type for each in shapes)
