@@ -170,11 +170,11 @@ async def _hidden_defaults(
     for resource, entries in described.items():
         if resource.type is not ResourceType.TOPIC:
             continue
-        told = {entry.name for entry in entries if _beneath(resource, entry) is not None}
+        described_keys = {entry.name for entry in entries if _beneath(resource, entry) is not None}
         keys |= {
             change.name
             for change in wanted[resource]
-            if change.operation is ConfigOperation.DELETE and change.name not in told
+            if change.operation is ConfigOperation.DELETE and change.name not in described_keys
         }
     keys &= TOPIC_SYNONYMS.keys()
     if not keys:
@@ -266,11 +266,11 @@ async def make_changes(context: Context, plan: ConfigPlan) -> Changed:
     if not plan.wanted:
         return Changed(plan.rows)
     admin = await context.admin()
-    trying = context.change.dry_run
-    kept = None if trying else await remember_configs(context, plan.known, plan.wanted)
-    answers = await admin.alter_configs(plan.wanted, validate_only=trying)
+    dry_run = context.change.dry_run
+    kept = None if dry_run else await remember_configs(context, plan.known, plan.wanted)
+    answers = await admin.alter_configs(plan.wanted, validate_only=dry_run)
     failed = answers.errors
-    if not trying:
+    if not dry_run:
         await until_configs(admin, plan.known, plan.wanted, failed)
     if kept is not None:
         settle_configs(kept, failed)

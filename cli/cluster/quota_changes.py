@@ -43,10 +43,10 @@ async def change_quota(
     if not changing:
         context.show(listing(ChangedQuotaRow, rows))
         return True
-    trying = context.change.dry_run
+    dry_run = context.change.dry_run
     error = (await admin.alter_quotas({entity: changing}, validate_only=True)).errors.get(entity)
     kept: str | None = None
-    if error is None and not trying:
+    if error is None and not dry_run:
         context.say(f"This changes the quota of {entity_text(entity)}:")
         for key, value in changing.items():
             context.say(f"  {key} {said_value(known.get(key))} → {said_value(value)}")
@@ -68,7 +68,7 @@ async def change_quota(
             await until_quotas(admin, entity, changing)
     for row in rows:
         if row["key"] in changing:
-            row["result"] = "would change" if trying else "changed"
+            row["result"] = "would change" if dry_run else "changed"
             if error is not None:
                 row["result"], row["error"] = phrase(error), error_name(error)
     if error is not None:
@@ -80,7 +80,7 @@ async def change_quota(
     show_results(context, listing(ChangedQuotaRow, rows), named, "key")
     if kept is not None:
         context.say(undo_log.how_to_undo(kept))
-    return error is None and not trying
+    return error is None and not dry_run
 
 
 def _row(entity: Entity, key: str, before: float | None, after: float | None) -> ChangedQuotaRow:

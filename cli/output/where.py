@@ -220,7 +220,7 @@ class _Parser:
         self.words = words
         self.paths: list[tuple[str, ...]] = []
         """The fields of the conditions."""
-        self.equalled: list[tuple[str, str]] = []
+        self.equalities: list[tuple[str, str]] = []
         """The fields that must equal a text, and that text."""
         self.ordered: list[tuple[str, str]] = []
         """The fields that must be above or below a text, and that text."""
@@ -329,7 +329,7 @@ class _Parser:
 
     def note(self, path: tuple[str, ...], wanted: Iterable[Any]) -> None:
         if len(path) == 1:
-            self.equalled += [(path[0], value) for value in wanted if isinstance(value, str)]
+            self.equalities += [(path[0], value) for value in wanted if isinstance(value, str)]
 
 
 def _matching(path: tuple[str, ...], pattern: str, wanted: bool) -> Predicate:
@@ -390,7 +390,7 @@ def why_no_match(
         found = [v for row in rows if (v := value_at(row, (field,))) is not None]
         if found and all(map(_is_number, found)) and _number(wanted) is None:
             return f"--where: {field} is a number, and {wanted!r} is not."
-    for field, wanted in parser.equalled:
+    for field, wanted in parser.equalities:
         equal = _same_word if field in words else _equal
         found = [value_at(row, (field,)) for row in rows]
         if any(equal(value, wanted) for value in found):

@@ -61,7 +61,7 @@ class Context:
         """The kind of client that -X is for, if not the admin client."""
 
         self.failures: list[BaseException] = []
-        self.spoke = False
+        self.has_printed = False
         """Whether anything was written, said or asked."""
 
         self._status = Status(streams)
@@ -165,7 +165,7 @@ class Context:
         """Write data to standard output, unchanged except for characters that a terminal would
         interpret."""
         self.clear_status()
-        self.spoke = True
+        self.has_printed = True
         self.streams.out.write(escaped_bytes(data) if self.streams.out_terminal else data)
         self.streams.out.flush()
 
@@ -220,7 +220,7 @@ class Context:
     def say(self, text: str = "") -> None:
         """Write a line to standard error; on a terminal, wrap it between words. If the terminal has
         gone, the command continues without the line."""
-        self.spoke = True
+        self.has_printed = True
         try:
             self.clear_status()
             self.streams.err.write(f"{self.painted(self.streams.folded(escaped_lines(text)))}\n")
@@ -247,7 +247,7 @@ class Context:
     def lend_terminal(self) -> None:
         """Leave the terminal to another program, such as an editor: no status is shown over it."""
         self.clear_status()
-        self.spoke = True
+        self.has_printed = True
 
     def fail(self, error: BaseException) -> None:
         """Record that an item failed. The command continues, and its exit code says so."""
@@ -374,7 +374,7 @@ class Context:
         from pk.cli.terminal.signals import TypedBeforeInterrupt
 
         self.clear_status()
-        self.spoke = True
+        self.has_printed = True
         words = prompt.rstrip(" ")
         folded = self.streams.folded(escaped_lines(words)) + prompt[len(words) :]
         self.streams.err.write(self.painted(folded))

@@ -46,7 +46,7 @@ async def _show_waits(context: Context) -> None:
     assert context.session is not None
     changes = context.changes
     began = trio.current_time()
-    while not context.spoke:
+    while not context.has_printed:
         passed_s = trio.current_time() - began
         if silent := context.session.silent(_AFTER_S):
             through = context.session.awaits_controller

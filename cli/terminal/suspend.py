@@ -30,15 +30,15 @@ class Suspendable:
 
     def __init__(self, give_back: Callable[[], None], take: Callable[[], None]) -> None:
         self._entry = (give_back, take)
-        self._heeding = handling_sigtstp()
+        self._handling_sigtstp = handling_sigtstp()
 
     def open(self) -> None:
         _painters.append(self._entry)
-        self._heeding = handling_sigtstp()
-        self._heeding.__enter__()
+        self._handling_sigtstp = handling_sigtstp()
+        self._handling_sigtstp.__enter__()
 
     def close(self) -> None:
-        self._heeding.__exit__(None, None, None)
+        self._handling_sigtstp.__exit__(None, None, None)
         _painters.remove(self._entry)
 
     def __enter__(self) -> None:

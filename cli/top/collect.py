@@ -66,8 +66,8 @@ _NODES_S = 5.0
 """Sizes and the list of brokers change slowly: they are requested at most this often."""
 _LISTENERS_S = 30.0
 """Configs with the addresses of metrics change rarely: they are requested at most this often."""
-_OUT_OF_SYNC_MAX = 200
-"""The number of out-of-sync partitions whose replicas' lag is requested."""
+_UNHEALTHY_MAX = 200
+"""The number of unhealthy partitions whose replicas' lag is requested."""
 _TIMES = 60
 """The number of partitions in a round for which the time of the next unread record is
 requested."""
@@ -455,15 +455,15 @@ class Collector:
 
     async def _behind(self) -> None:
         model = self.model
-        ailing = model.ailing[:_OUT_OF_SYNC_MAX]
-        if not ailing:
+        unhealthy = model.unhealthy[:_UNHEALTHY_MAX]
+        if not unhealthy:
             model.see_behind({})
             return
         described = {
             tp: r.PartitionDescription(
                 tp.partition, p.leader_id, p.leader_epoch, p.replicas, p.isr, p.offline_replicas
             )
-            for tp in ailing
+            for tp in unhealthy
             if (p := model.partitions[tp])
         }
         ends = await log_ends(self.admin, described)
@@ -477,7 +477,7 @@ class Collector:
                 for tp, p in described.items()
             }
         )
-        unknown = {tp.topic for tp in ailing} - model.min_isr.keys()
+        unknown = {tp.topic for tp in unhealthy} - model.min_isr.keys()
         if unknown:
             model.min_isr |= await self._answered(lambda: min_isrs(self.admin, unknown), "configs")
 

@@ -67,7 +67,7 @@ class Model:
         """Replicas that a reassignment adds. They are expected to lag, and do not count as a
         problem."""
 
-        self.ailing: list[TopicPartition] = []
+        self.unhealthy: list[TopicPartition] = []
         """Partitions without a leader or with replicas out of sync, in order."""
 
         self.leads: Counter[int] = Counter()
@@ -170,7 +170,7 @@ class Model:
                 self.offline.append(tp)
             if self.missing(tp):
                 self.under_replicated.append(tp)
-        self.ailing = sorted({*self.under_replicated, *self.offline})
+        self.unhealthy = sorted({*self.under_replicated, *self.offline})
 
     def missing(self, tp: TopicPartition) -> list[int]:
         """The replicas that should be in sync and are not."""

@@ -45,7 +45,7 @@ class RecordOnScreen(TypedDict):
     time: Annotated[int, Drawn(show=_show_moment, right=True, falling=True)]
     partition: int
     offset: Annotated[int, Drawn(falling=True)]
-    size: Annotated[int | None, Drawn(show=show_bytes, drop=2, falling=True)]
+    size: Annotated[int | None, Drawn(show=show_bytes, drop_rank=2, falling=True)]
     """The bytes of the value."""
 
     key: Annotated[bytes | None, Drawn(show=_show_key, null="null", right=False)]

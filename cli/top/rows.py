@@ -4,7 +4,7 @@ A snapshot (`-f`, `-n`) shows a row type such as `BrokerRow`. The screen draws t
 without those that it shows in another way, and with a few more in some tabs: `TopicOnScreen` has a
 line of bars, which a snapshot lacks. The fields are in the order of the columns.
 
-If the terminal is too narrow, the columns with the highest `drop` are dropped first; the first
+If the terminal is too narrow, the columns with the highest `drop_rank` are dropped first; the first
 column, the name, shrinks last. A snapshot drops no columns: `-f wide` shows them.
 """
 
@@ -23,7 +23,7 @@ _BAR = 10
 class Drawn(Shown):
     """How the screen draws a field, and how a table shows it."""
 
-    __slots__ = ("drop", "falling", "flexible", "only_snapshot", "sorts")
+    __slots__ = ("drop_rank", "falling", "flexible", "only_snapshot", "sorts")
 
     def __init__(
         self,
@@ -32,19 +32,19 @@ class Drawn(Shown):
         show: Callable[[Any], str] | None = None,
         null: str = "-",
         right: bool | None = None,
-        drop: int = 0,
+        drop_rank: int = 0,
         falling: bool = False,
         only_snapshot: bool = False,
         sorts: bool = True,
         flexible: bool = False,
         word: bool = False,
     ) -> None:
-        """`drop` is 0 if the field is always drawn. `falling` means that sorting by the field
+        """`drop_rank` is 0 if the field is always drawn. `falling` means that sorting by the field
         starts with the largest value; `only_snapshot`, that the screen draws the field only on
         request; `sorts`, that rows can be sorted by the field; `flexible`, that the column takes
         the space that the others leave, instead of the first column, and is cut at its end."""
-        super().__init__(title, show=show, null=null, right=right, wide=drop > 1, word=word)
-        self.drop = drop
+        super().__init__(title, show=show, null=null, right=right, wide=drop_rank > 1, word=word)
+        self.drop_rank = drop_rank
         self.falling = falling
         self.only_snapshot = only_snapshot
         self.sorts = sorts
@@ -90,14 +90,14 @@ class BrokerRow(TypedDict):
 
     broker: int
     address: str | None
-    rack: Annotated[str | None, Drawn(drop=3)]
+    rack: Annotated[str | None, Drawn(drop_rank=3)]
     state: Annotated[str, Shown(word=True)]
-    controller: Annotated[bool, Drawn("CTRL", drop=2, falling=True)]
+    controller: Annotated[bool, Drawn("CTRL", drop_rank=2, falling=True)]
     leaders: Annotated[int, Drawn(show=show_count, falling=True)]
-    replicas: Annotated[int, Drawn(show=show_count, drop=1, falling=True)]
+    replicas: Annotated[int, Drawn(show=show_count, drop_rank=1, falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
     log_bytes: Annotated[int | None, Drawn("LOG", show=show_bytes, falling=True)]
-    growth: Annotated[float | None, Drawn("+B/s", show=show_bytes, drop=1, falling=True)]
+    growth: Annotated[float | None, Drawn("+B/s", show=show_bytes, drop_rank=1, falling=True)]
     disk_used_percent: Annotated[float | None, Drawn("DISK", show=_show_percent, falling=True)]
 
 
@@ -108,17 +108,17 @@ class TopicRow(TypedDict):
     partitions: Annotated[int, Drawn(show=show_count, falling=True)]
     replication_factor: Annotated[int, Drawn("RF", falling=True)]
     under_replicated: Annotated[int, Drawn("UNDER", show=show_count, falling=True)]
-    offline: Annotated[int, Drawn("OFFL", show=show_count, drop=2, falling=True)]
+    offline: Annotated[int, Drawn("OFFL", show=show_count, drop_rank=2, falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
-    out_rate: Annotated[float | None, Drawn("OUT/s", show=show_rate, drop=1, falling=True)]
-    bytes: Annotated[int | None, Drawn("SIZE", show=show_bytes, drop=1, falling=True)]
-    internal: Annotated[bool, Drawn(drop=4, falling=True, only_snapshot=True)]
+    out_rate: Annotated[float | None, Drawn("OUT/s", show=show_rate, drop_rank=1, falling=True)]
+    bytes: Annotated[int | None, Drawn("SIZE", show=show_bytes, drop_rank=1, falling=True)]
+    internal: Annotated[bool, Drawn(drop_rank=4, falling=True, only_snapshot=True)]
 
 
 class TopicOnScreen(TopicRow):
     """A topic as the screen draws it, with recent rates."""
 
-    recent: Annotated[Sequence[float], Drawn("IN LATELY", show=spark, drop=3, sorts=False)]
+    recent: Annotated[Sequence[float], Drawn("RECENT IN", show=spark, drop_rank=3, sorts=False)]
 
 
 class PartitionRow(TypedDict):
@@ -137,15 +137,15 @@ class PartitionRow(TypedDict):
 class _Group(TypedDict):
     group: str
     state: Annotated[str | None, Shown(word=True)]
-    type: Annotated[str | None, Drawn(drop=4, word=True)]
-    members: Annotated[int | None, Drawn("MEM", show=show_count, drop=1, falling=True)]
-    topics: Annotated[int | None, Drawn(show=show_count, drop=2, falling=True)]
+    type: Annotated[str | None, Drawn(drop_rank=4, word=True)]
+    members: Annotated[int | None, Drawn("MEM", show=show_count, drop_rank=1, falling=True)]
+    topics: Annotated[int | None, Drawn(show=show_count, drop_rank=2, falling=True)]
 
 
 class _Rates(TypedDict):
     lag: Annotated[int | None, Drawn(show=show_count, falling=True)]
-    in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, drop=1, falling=True)]
-    drain_rate: Annotated[float | None, Drawn("DRAIN/s", show=show_rate, drop=1, falling=True)]
+    in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, drop_rank=1, falling=True)]
+    drain_rate: Annotated[float | None, Drawn("DRAIN/s", show=show_rate, drop_rank=1, falling=True)]
 
 
 class _Trend(TypedDict):
@@ -183,10 +183,10 @@ class GroupOnScreen(_Group, LagOnScreen):
 class _GroupPartition(TypedDict):
     topic: str
     partition: int
-    offset: Annotated[int, Drawn(drop=2, falling=True)]
+    offset: Annotated[int, Drawn(drop_rank=2, falling=True)]
     """The committed offset, or the start offset of a share group, which commits no offsets."""
 
-    end: Annotated[int | None, Drawn(drop=1, falling=True)]
+    end: Annotated[int | None, Drawn(drop_rank=1, falling=True)]
 
 
 class GroupPartitionRow(_GroupPartition, _Rates, _Trend, _TimeLag):
@@ -202,13 +202,13 @@ class OutOfSyncRow(TypedDict):
 
     topic: str
     partition: int
-    leader: Annotated[int | None, Drawn(drop=1)]
-    replicas: Annotated[list[int], Drawn(drop=1)]
+    leader: Annotated[int | None, Drawn(drop_rank=1)]
+    replicas: Annotated[list[int], Drawn(drop_rank=1)]
     isr: Annotated[list[int], Drawn("ISR")]
     out_of_sync: Annotated[list[int], Drawn("OUT")]
-    state: Annotated[str, Drawn(drop=2, word=True)]
+    state: Annotated[str, Drawn(drop_rank=2, word=True)]
     out_for_ms: Annotated[int | None, Drawn("OUT FOR", show=show_span, null="?", falling=True)]
-    since: Annotated[str | None, Drawn(drop=4)]
+    since: Annotated[str | None, Drawn(drop_rank=4)]
     behind: Annotated[ReplicaLag | None, Drawn(show=show_lag)]
 
 
@@ -224,33 +224,34 @@ class RequestRow(TypedDict):
     broker: int
     rate: Annotated[float | None, Drawn("/s", show=show_rate, falling=True)]
     """Requests per second."""
-    p50_ms: Annotated[float | None, Drawn("p50", show=_show_ms, drop=1, falling=True)]
+    p50_ms: Annotated[float | None, Drawn("p50", show=_show_ms, drop_rank=1, falling=True)]
     """The median time from the arrival of a request until its answer is ready. For a Fetch, it
     includes the wait for records."""
     p99_ms: Annotated[float | None, Drawn("p99", show=_show_ms, falling=True)]
     error_rate: Annotated[float | None, Drawn("ERRORS/s", show=show_rate, falling=True)]
     """Requests per second that failed as a whole."""
-    errors: Annotated[int | None, Drawn("ERRORS", show=show_count, drop=2, falling=True)]
+    errors: Annotated[int | None, Drawn("ERRORS", show=show_count, drop_rank=2, falling=True)]
     """Requests that failed as a whole since the broker started."""
 
 
 class _Move(TypedDict):
     topic: str
     partition: int
-    replicas: Annotated[list[int], Drawn(drop=2)]
+    replicas: Annotated[list[int], Drawn(drop_rank=2)]
     adding: list[int]
     removing: list[int]
 
 
 class _Bar(TypedDict):
     bar: Annotated[
-        float | None, Drawn("", show=_show_bar, null="·" * _BAR, right=False, drop=1, sorts=False)
+        float | None,
+        Drawn("", show=_show_bar, null="·" * _BAR, right=False, drop_rank=1, sorts=False),
     ]
 
 
 class _MoveProgress(TypedDict):
     percent: Annotated[float | None, Drawn("%", show=_show_percent, falling=True)]
-    copied: Annotated[int | None, Drawn(show=show_bytes, drop=3, falling=True)]
+    copied: Annotated[int | None, Drawn(show=show_bytes, drop_rank=3, falling=True)]
     total: Annotated[int | None, Drawn("OF", show=show_bytes, falling=True)]
     note: str | None
 

@@ -374,7 +374,7 @@ GROUP = Tab(
 
 def _isr_rows(model: Model, _: str | None, now_ms: float) -> list[OutOfSyncRow]:
     rows: list[OutOfSyncRow] = []
-    for tp in model.ailing:
+    for tp in model.unhealthy:
         p = model.partitions[tp]
         out = model.missing(tp)
         since = model.history.since(tp, out)

@@ -183,8 +183,8 @@ class Painter:
         if _total(least, chosen) > width:
             heads = list(map(short_head, heads))
             wanted, least = sizes(heads)
-        while _total(least, chosen) > width and any(columns[i].how.drop for i in chosen):
-            chosen.remove(max(chosen, key=lambda i: columns[i].how.drop))
+        while _total(least, chosen) > width and any(columns[i].how.drop_rank for i in chosen):
+            chosen.remove(max(chosen, key=lambda i: columns[i].how.drop_rank))
         left = width - (_total(least, chosen) - least[name])
         widths = list(wanted)
         if columns[name].how.flexible:
@@ -368,15 +368,15 @@ def _group_totals(model: Model) -> str:
 
 
 def _isr_totals(model: Model, status: Status) -> str:
-    if not model.ailing:
+    if not model.unhealthy:
         return f"Every replica of {count(len(model.partitions), 'partition')} is in sync."
     out: dict[int, int] = {}
-    for tp in model.ailing:
+    for tp in model.unhealthy:
         for broker in model.missing(tp):
             out[broker] = out.get(broker, 0) + 1
     brokers = ", ".join(f"broker {b} of {n:,}" for b, n in sorted(out.items()))
     lacking = f"out of sync: {brokers}" if brokers else ""
-    parts = (f"{count(len(model.ailing), 'partition')} unhealthy", lacking)
+    parts = (f"{count(len(model.unhealthy), 'partition')} unhealthy", lacking)
     return " · ".join(filter(None, parts))
 
 

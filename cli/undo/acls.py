@@ -62,10 +62,10 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
     there = set(await admin.describe_acls())
     deleting = [rule for rule in added if rule in there]
     adding = [rule for rule in deleted if rule not in there]
-    trying = context.change.dry_run
+    dry_run = context.change.dry_run
     kept: str | None = None
     failed: Mapping[AclBinding, Failure] = {}
-    if (adding or deleting) and not trying:
+    if (adding or deleting) and not dry_run:
         for verb, rules in (("adds", adding), ("deletes", deleting)):
             if rules:
                 say_plan(context, verb, rules)
@@ -74,7 +74,7 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
         kept = await remember(context, admin, added=adding, deleted=deleting, undoes=change.id)
         failed = await apply(context, admin, adding=adding, deleting=deleting)
     rows = [
-        changed_row(rule, _result(verb, left, rule in todo, trying), failed.get(rule))
+        changed_row(rule, _result(verb, left, rule in todo, dry_run), failed.get(rule))
         for rules, todo, verb, left in (
             (added, deleting, "deleted", "not there"),
             (deleted, adding, "added", "exists already"),
@@ -84,13 +84,13 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
     show_changes(context, rows, failed)
     if kept is not None and forget_failed(kept, adding, deleting, failed):
         context.say(store.how_to_undo(kept))
-    return not trying and not failed
+    return not dry_run and not failed
 
 
-def _result(done: str, left: str, changed: bool, trying: bool) -> str:
+def _result(done: str, left: str, changed: bool, dry_run: bool) -> str:
     if not changed:
         return left
-    return f"would be {done}" if trying else done
+    return f"would be {done}" if dry_run else done
 
 
 def _inverse(added: Sequence[AclBinding], deleted: Sequence[AclBinding]) -> dict[str, Any]:

@@ -97,14 +97,14 @@ async def _set_back(
     *,
     anyway: bool,
 ) -> bool:
-    trying = context.change.dry_run
+    dry_run = context.change.dry_run
     since = [f"{row['key']} of {row['resource']}" for row in rows if row["note"]]
-    if trying or not todo:
+    if dry_run or not todo:
         context.show(listing(ROW, rows))
         context.say(
             "Nothing was changed." if todo else "Everything is as it was before; nothing to change."
         )
-        return not todo and not trying
+        return not todo and not dry_run
     if since and not anyway:
         raise Refused(
             f"{join(since)} {'was' if len(since) == 1 else 'were'} changed since; "

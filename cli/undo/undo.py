@@ -46,14 +46,14 @@ async def undo(
     `change_id` is a number from `pk undo --list`, or `last`; None lists the changes that can be
     undone. `list_all` lists the others too. `anyway` also undoes values that have changed since.
     """
-    trying = context.change.dry_run
+    dry_run = context.change.dry_run
     if list_all:
-        if change_id is not None or context.change.yes or trying or anyway:
+        if change_id is not None or context.change.yes or dry_run or anyway:
             raise Unusable("--list undoes nothing; leave it out to undo a change.")
         show_changes(context, store.history())
         return
     if change_id is None:
-        if context.change.yes or trying or anyway:
+        if context.change.yes or dry_run or anyway:
             raise Unusable("Give a change: `pk undo last`, or an ID of `pk undo`.")
         left = [c for c in store.history() if c.undone_ms is None and kind in (None, c.kind)]
         show_changes(context, left)
@@ -62,7 +62,7 @@ async def undo(
     change = None if change_id == "last" else store.find(change_id, kind)
     here = await store.cluster_id_of(await context.admin())
     change = change or store.last(here, kind)
-    if not trying:
+    if not dry_run:
         context.allow()
     if change.undone_ms is not None and not anyway:
         raise Refused(

@@ -327,11 +327,11 @@ def test_moves_that_are_done_make_room_for_new_ones() -> None:
 def test_a_replica_that_is_being_added_ails_nothing() -> None:
     model = model_of(topic("t", (1, 2), (1, 2)))
     model.see_adding({TP("t", 0): (3,)})
-    assert model.under_replicated == [TP("t", 1)] == model.ailing
+    assert model.under_replicated == [TP("t", 1)] == model.unhealthy
     assert rows(model, "topics")[0]["under_replicated"] == 1
     assert [r["partition"] for r in rows(model, "isr")] == [1]
     model.see_adding({})
-    assert len(model.ailing) == 2
+    assert len(model.unhealthy) == 2
 
 
 # Keys

@@ -42,10 +42,10 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
     commits = {tp: found.ok.get(tp) for tp in sorted(found) if is_selected(tp, wanted)}
     if not commits:
         raise CommandError(f"Group {name} has no committed offsets for {join(options.topics)}.")
-    trying = context.change.dry_run
+    dry_run = context.change.dry_run
     change_id = None
     errors: dict[TopicPartition, Exception] = {}
-    if not trying:
+    if not dry_run:
         what = "start offsets" if is_share else "committed offsets"
         context.say(f"This deletes the {what} of group {name} for {join(list(map(str, commits)))}.")
         await context.agree("Delete?", name=name)
@@ -60,7 +60,7 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
         error = errors.get(tp)
         if error is not None:
             context.fail(error)
-        done = "would be deleted" if trying else "deleted"
+        done = "would be deleted" if dry_run else "deleted"
         at = commit.offset if isinstance(commit, r.OffsetAndMetadata) else None
         rows.append(
             {

@@ -431,7 +431,7 @@ async def watch_until_done(moving: Moving, interrupts: Interrupts) -> int:
                 return code
     except trio.Cancelled:
         with trio.CancelScope(shield=True):
-            await _interrupted(moving, interrupts, may_go_on=False)
+            await _interrupted(moving, interrupts, can_continue=False)
         raise
     except BaseException:
         _say_not_begun(moving)
@@ -454,7 +454,7 @@ def _say_failures(moving: Moving) -> None:
         moving.context.say(f"{join(names)}: {sentence(moving.context.failures[0])}")
 
 
-def _choices(moving: Moving, *, may_go_on: bool) -> list[str]:
+def _choices(moving: Moving, *, can_continue: bool) -> list[str]:
     whole = moving.tracker.whole_or_none
     rest = f"; {len(moving.pending):,} more have not started" if moving.pending else ""
     left = whole.left if whole else len(moving.moved)
@@ -464,7 +464,7 @@ def _choices(moving: Moving, *, may_go_on: bool) -> list[str]:
         f"  l      leave them running{stays}",
         "  d      detach: a background process cleans up at the end",
         "  c      cancel the moves that remain",
-        *(["  Enter  continue watching"] if may_go_on else []),
+        *(["  Enter  continue watching"] if can_continue else []),
     ]
 
 
@@ -474,7 +474,7 @@ def _is_closed(context: Context) -> bool:
 
 
 async def _interrupted(
-    moving: Moving, interrupts: Interrupts, *, may_go_on: bool = True
+    moving: Moving, interrupts: Interrupts, *, can_continue: bool = True
 ) -> int | None:
     """Ask what to do after an interruption, and do it. Returns None to continue watching. If the
     terminal is closed, leave the rest to a process that outlives it."""
@@ -487,11 +487,11 @@ async def _interrupted(
             said.append((await context.ask("What now? ")).strip().lower()[:1])
 
         context.say()
-        for line in _choices(moving, may_go_on=may_go_on):
+        for line in _choices(moving, can_continue=can_continue):
             context.say(line)
         if await interrupts.or_until(ask):
             context.say()
-        elif may_go_on or said[0] in ("c", "d"):
+        elif can_continue or said[0] in ("c", "d"):
             answer = said[0]
     if _is_closed(context):
         answer = "d"  # so that the throttle is removed

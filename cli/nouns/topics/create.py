@@ -58,10 +58,10 @@ async def create(context: Context, options: "CreateTopics") -> None:
         )
         for name in names
     ]
-    trying = context.change.dry_run
+    dry_run = context.change.dry_run
     admin = await context.admin()
-    answers = await admin.create_topics(new, validate_only=trying)
-    done = "would be created" if trying else "created"
+    answers = await admin.create_topics(new, validate_only=dry_run)
+    done = "would be created" if dry_run else "created"
     rows: list[CreatedRow] = []
     for name in names:
         made, error = answers.ok.get(name), answers.errors.get(name)
@@ -76,10 +76,10 @@ async def create(context: Context, options: "CreateTopics") -> None:
                 **outcome(context, error, "exists" if exists else done),
             }
         )
-    for key, value in options.config if trying else ():
+    for key, value in options.config if dry_run else ():
         if in_words(key, value) is not None:
             context.say(f"{key} {both_ways(key, value)}")
-    if not trying:
+    if not dry_run:
         await until_topics(admin, answers.ok, lambda known, name: name in known.ok)
         bootstrap = context.settings.bootstrap
         remember(

@@ -44,13 +44,13 @@ async def grow(
     """Grow topics to `totals` (CreatePartitions), or only validate with --dry-run. Returns a row
     for each topic."""
     admin = await context.admin()
-    trying = context.change.dry_run
+    dry_run = context.change.dry_run
     answers = await admin.create_partitions(
-        {name: NewPartitions(total) for name, total in totals.items()}, validate_only=trying
+        {name: NewPartitions(total) for name, total in totals.items()}, validate_only=dry_run
     )
-    if not trying:
+    if not dry_run:
         await until_topics(admin, answers.ok, lambda known, name: _has(known, name, totals[name]))
-    done = "would grow" if trying else "grown"
+    done = "would grow" if dry_run else "grown"
     return [
         {
             "topic": name,

@@ -173,8 +173,8 @@ async def delete(context: Context, options: DeleteUsers) -> None:
 async def _delete(
     context: Context, admin: Admin, mechanism: Mechanism, users: Sequence[str]
 ) -> list[ChangedUserRow]:
-    trying = context.change.dry_run
-    answers = Answers[str, None]() if trying else await admin.delete_scram_users(mechanism, users)
+    dry_run = context.change.dry_run
+    answers = Answers[str, None]() if dry_run else await admin.delete_scram_users(mechanism, users)
     for user in answers.ok:
         await until_user(admin, user, mechanism, None)
     rows: list[ChangedUserRow] = []
@@ -183,7 +183,7 @@ async def _delete(
             "user": user,
             "mechanism": mechanism.sasl_name,
             "iterations": None,
-            "result": "would be deleted" if trying else "deleted",
+            "result": "would be deleted" if dry_run else "deleted",
             "error": None,
         }
         error = answers.errors.get(user)
