@@ -242,7 +242,7 @@ def without_frames(error: Raised) -> Raised:
     return copy
 
 
-def kept(error: Exception) -> Exception:
+def storable(error: Exception) -> Exception:
     """Prepare `error` for being stored until a waiting task raises it. A KafkaError is copied
     `without_frames`. Any other error is a bug, and gets its traceback as a note, for the log."""
     if isinstance(error, KafkaError):

@@ -73,13 +73,13 @@ def _complement(ranges: Ranges) -> Ranges:
     return (*found, (start, _LAST)) if start <= _LAST else tuple(found)
 
 
-def _both(one: Ranges, other: Ranges) -> Ranges:
+def _intersection(one: Ranges, other: Ranges) -> Ranges:
     return _complement(_ranges(_complement(one) + _complement(other)))
 
 
 def _any_case(ranges: Ranges) -> Ranges:
     """Return the ranges with the other case of their ASCII letters, as `(?i)` means in Java."""
-    upper, lower = _both(ranges, _chars("AZ")), _both(ranges, _chars("az"))
+    upper, lower = _intersection(ranges, _chars("AZ")), _intersection(ranges, _chars("az"))
     moved = [(low + 32, high + 32) for low, high in upper]
     moved += [(low - 32, high - 32) for low, high in lower]
     return _ranges((*ranges, *moved))
@@ -197,7 +197,7 @@ class _Reader:
         """Return an error with the current position."""
         return JavaRegexError(f"{why} near index {self._position}")
 
-    def whole(self) -> str:
+    def parse(self) -> str:
         """Translate the whole pattern to Python's syntax. Raises JavaRegexError."""
         found = self._alternatives(_Flags())
         if self._position < len(self._pattern):
@@ -217,7 +217,7 @@ class _Reader:
         self._position += count
         return taken
 
-    def _takes(self, text: str) -> bool:
+    def _take_if(self, text: str) -> bool:
         if self._pattern.startswith(text, self._position):
             self._position += len(text)
             return True
@@ -231,7 +231,7 @@ class _Reader:
             if not (quoted := self._in_quotes()):
                 if self._peek() == ")":
                     break
-                if self._takes("|"):
+                if self._take_if("|"):
                     pieces.append(_Piece("|"))
                     some_empty, empty = some_empty or empty, True
                     continue
@@ -306,8 +306,8 @@ class _Reader:
         while True:
             if self._position == self._quoted_until:
                 self._quoted_until = -1
-                self._takes("\\E")
-            elif self._quoted_until < 0 and self._takes("\\Q"):
+                self._take_if("\\E")
+            elif self._quoted_until < 0 and self._take_if("\\Q"):
                 end = self._pattern.find("\\E", self._position)
                 self._quoted_until = len(self._pattern) if end < 0 else end
             else:
@@ -349,13 +349,13 @@ class _Reader:
             raise self.error(f"pk nests no more than {_DEPTH_MAX} groups")
         self._take()
         begin, number = "(", 0
-        if self._takes("?"):
+        if self._take_if("?"):
             for java in (":", "=", "!", ">", "<=", "<!"):
-                if self._takes(java):
+                if self._take_if(java):
                     begin = f"(?{java}"
                     break
             else:
-                if self._takes("<"):
+                if self._take_if("<"):
                     number = self._named()
                 else:
                     self._position -= 2
@@ -369,7 +369,7 @@ class _Reader:
         if number:
             self._open.append(number)
         inside = self._alternatives(flags)
-        if not self._takes(")"):
+        if not self._take_if(")"):
             raise self.error("Unclosed group")
         if number:
             self._open.remove(number)
@@ -450,7 +450,7 @@ class _Reader:
         if char not in ("p", "P"):
             return None
         self._take(2)
-        if self._takes("{"):
+        if self._take_if("{"):
             end = self._pattern.find("}", self._position)
             if end < 0:
                 raise self.error("Unclosed character family")
@@ -512,16 +512,16 @@ class _Reader:
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise self.error(f"pk nests no more than {_DEPTH_MAX} classes")
-        opposite = self._takes("^")
+        opposite = self._take_if("^")
         found: Ranges | None = None
         while True:
             operand, mixed = self._union(flags)
-            closes = self._takes("]")
+            closes = self._take_if("]")
             if not closes:
                 self._take(2)  # The operator &&.
             if operand is None or (mixed and not (closes and found is None)):
                 raise self.error("pk takes an intersection of plain classes: write [..&&[..]]")
-            found = operand if found is None else _both(found, operand)
+            found = operand if found is None else _intersection(found, operand)
             if closes:
                 break
         self._depth -= 1
@@ -533,7 +533,7 @@ class _Reader:
         ranges: list[tuple[int, int]] = []
         nested = plain = 0
         while self._peek() != "]" and self._peek(2) != "&&":
-            if self._takes("["):
+            if self._take_if("["):
                 ranges += self._class(flags)
                 nested += 1
             else:
@@ -586,7 +586,7 @@ class JavaRegex:
         if len(pattern) > _PATTERN_CHARS_MAX:
             raise JavaRegexError(f"a pattern has at most {_PATTERN_CHARS_MAX} characters")
         reader = _Reader(pattern)
-        text = reader.whole()
+        text = reader.parse()
         try:
             self._compiled = re.compile(text, re.ASCII)
         except (re.error, RecursionError, OverflowError) as e:

@@ -33,7 +33,7 @@ from pk.core.auth.acls import (
 )
 from pk.core.structs import repr_without
 
-REMEMBERED_MAX: Final = 50_000
+CACHED_MAX: Final = 50_000
 """The maximum number of cached decisions. When it is reached, the cache is cleared."""
 
 _DESCRIBE_IMPLIED_BY: Final = frozenset(
@@ -82,13 +82,13 @@ class Authorizer(Struct, frozen=True, eq=False):
     super_users: frozenset[str] = frozenset()
     allow_if_no_acl: bool = False
     """`allow.everyone.if.no.acl.found`."""
-    remembered: dict[tuple[str, str, int, int, str], bool] = field(
+    decisions: dict[tuple[str, str, int, int, str], bool] = field(
         default_factory=dict[tuple[str, str, int, int, str], bool]
     )
     """Cached decisions by principal, host, operation, resource type and name."""
 
     def __repr__(self) -> str:
-        return repr_without(self, "remembered")
+        return repr_without(self, "decisions")
 
     def allows(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
@@ -96,13 +96,13 @@ class Authorizer(Struct, frozen=True, eq=False):
         """Whether `principal` (`User:alice`) may perform `operation` on a resource from `host`, an
         IP address without a zone."""
         key = (principal, host, operation, resource_type, name)
-        remembered = self.remembered.get(key)
-        if remembered is None:
-            remembered = self.decide(principal, host, operation, resource_type, name).allowed
-            if len(self.remembered) >= REMEMBERED_MAX:
-                self.remembered.clear()
-            self.remembered[key] = remembered
-        return remembered
+        decision = self.decisions.get(key)
+        if decision is None:
+            decision = self.decide(principal, host, operation, resource_type, name).allowed
+            if len(self.decisions) >= CACHED_MAX:
+                self.decisions.clear()
+            self.decisions[key] = decision
+        return decision
 
     def decide(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
@@ -137,11 +137,11 @@ class Authorizer(Struct, frozen=True, eq=False):
         For example, an idempotent producer must be allowed to write to some topic. As in Apache
         Kafka, implied operations do not count."""
         key = (principal, host, operation, -resource_type, "")
-        remembered = self.remembered.get(key)
-        if remembered is None:
-            remembered = self._allows_any(principal, host, operation, resource_type)
-            self.remembered[key] = remembered
-        return remembered
+        decision = self.decisions.get(key)
+        if decision is None:
+            decision = self._allows_any(principal, host, operation, resource_type)
+            self.decisions[key] = decision
+        return decision
 
     def _allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         if self.allows(principal, host, operation, resource_type, _HARD_CODED_NAME):

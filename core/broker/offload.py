@@ -15,7 +15,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import trio
 
-from pk.core.errors import kept
+from pk.core.errors import storable
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -59,7 +59,7 @@ def _outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Except
     try:
         return fn(*args), None
     except Exception as e:  # noqa: BLE001 (the caller gets it)
-        return None, kept(e)
+        return None, storable(e)
 
 
 @contextmanager

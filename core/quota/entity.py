@@ -98,16 +98,16 @@ class Limit(NamedTuple):
 class QuotaTable:
     """The quotas of one key for users and client ids, arranged for lookups."""
 
-    __slots__ = ("_clients", "_found", "_pairs", "_users")
+    __slots__ = ("_clients", "_limits", "_pairs", "_users")
 
-    REMEMBERED_MAX: Final = 10_000
+    CACHED_MAX: Final = 10_000
     """The maximum number of clients whose limit is cached."""
 
     def __init__(self, quotas: Quotas, key: str) -> None:
         self._pairs: dict[tuple[str | None, str | None], float] = {}
         self._users: dict[str | None, float] = {}
         self._clients: dict[str | None, float] = {}
-        self._found: dict[tuple[str, str], Limit | None] = {}
+        self._limits: dict[tuple[str, str], Limit | None] = {}
         for entity, values in quotas.items():
             value, names = values.get(key), dict(entity)
             if value is None:
@@ -126,11 +126,11 @@ class QuotaTable:
         """Return the limit that applies to a client, or None."""
         who = user, client_id
         try:
-            return self._found[who]
+            return self._limits[who]
         except KeyError:
-            if len(self._found) >= self.REMEMBERED_MAX:
-                self._found.clear()
-            found = self._found[who] = self._look_up(user, client_id)
+            if len(self._limits) >= self.CACHED_MAX:
+                self._limits.clear()
+            found = self._limits[who] = self._look_up(user, client_id)
             return found
 
     def _look_up(self, user: str, client_id: str) -> Limit | None:

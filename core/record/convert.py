@@ -162,7 +162,7 @@ def _upgraded(rows: list[Row], codec: Codec, stamped: bool) -> bytearray:
     return batch_of(rows, codec, base_offset=rows[0][0], log_append_time_ms=times_ms)[0]
 
 
-class Lowered(NamedTuple):
+class DownConverted(NamedTuple):
     """Batches, converted to a message set that can be sent."""
 
     data: bytes
@@ -170,7 +170,7 @@ class Lowered(NamedTuple):
     """The offset after the last batch that was read, even if it had no messages."""
 
 
-def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowered:
+def down_convert(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> DownConverted:
     """Convert the records at or after `from_offset` to messages of format `magic` (0 or 1).
 
     `batches` begins with a whole batch and may end within one. The result has at most `bytes_max`
@@ -188,7 +188,7 @@ def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowe
             if header.last_offset >= from_offset and not header.is_control and header.count:
                 check_crc(batches, position, header)
                 with memoryview(batches)[position : position + header.size] as batch:
-                    added = _lowered(batch, header, magic, from_offset, bytes_max - size)
+                    added = _down_convert_batch(batch, header, magic, from_offset, bytes_max - size)
                 if not first_size:
                     first_size = sum(map(len, added[:2]))
                 elif len(added) == 1 and size + len(added[0]) > bytes_max:
@@ -201,10 +201,10 @@ def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowe
             raise
     data = b"".join(parts)
     limit = max(bytes_max, first_size)
-    return Lowered(data[:limit] if len(data) > limit else data, next_offset)
+    return DownConverted(data[:limit] if len(data) > limit else data, next_offset)
 
 
-def _lowered(
+def _down_convert_batch(
     batch: Buffer, header: BatchHeader, magic: int, from_offset: int, bytes_max: int
 ) -> list[bytes]:
     """Convert `batch` to the parts of its messages: two for each, up to about `bytes_max`, or one

@@ -176,7 +176,7 @@ def unwrap(data: bytes, header: MessageHeader, bytes_max: int) -> bytes:
     codec = header.codec
     packed = memoryview(data)[value_at + 4 :]
     if codec == Codec.LZ4 and not header.magic:
-        packed = mended_lz4(packed)
+        packed = repaired_lz4(packed)
     return bytes(decompress(codec, packed, bytes_max))
 
 
@@ -343,7 +343,7 @@ _LZ4_CONTENT_SIZE_BIT: Final = 0x08
 _LZ4_DICTIONARY_BIT: Final = 0x01
 
 
-def mended_lz4(frame: Buffer) -> Buffer:
+def repaired_lz4(frame: Buffer) -> Buffer:
     """Return the frame with the header checksum that the lz4 format requires, whatever it has
     now."""
     checksum_at = _lz4_checksum_at(frame)

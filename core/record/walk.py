@@ -38,15 +38,15 @@ from pk.core.record.uniform import (
 )
 from pk.core.record.varint import LONG_BYTES_MAX, read_varint
 
-_NOTHING_LEAST: Final = 1 << 63
-_NOTHING_MOST: Final = -(1 << 63)
+_NO_MINIMUM: Final = 1 << 63
+_NO_MAXIMUM: Final = -(1 << 63)
 
 _SEARCHED_MIN: Final = 1024
 """A column of at least this length is searched for each value that a byte may have, at the speed of
 C, which is several times as fast as making a set of it."""
 
 _GROWTH: Final = 4
-_LOOK_COST: Final = 8
+_SEARCH_COST: Final = 8
 """The cost of searching for a stretch, as a number of records that are checked one by one. The
 search takes at least as long."""
 
@@ -100,7 +100,7 @@ def walk(
     data = memoryview(body)
     source, start = (body, 0) if frame is None else (frame, at)
     index = position = 0
-    least, most = _NOTHING_LEAST, _NOTHING_MOST
+    least, most = _NO_MINIMUM, _NO_MAXIMUM
     stretch = backoff = UNIFORM_MIN
     all_uniform = True  # until a search has shown that they are not
     check = _check()
@@ -108,7 +108,7 @@ def walk(
         longest = min(count, _stretch_end(index)) - index
         if longest >= UNIFORM_MIN:
             if singles_max is not None:
-                singles_max -= _LOOK_COST
+                singles_max -= _SEARCH_COST
                 if singles_max < 0:
                     raise NotUniform
             shape = shape_of(data, position, compacted)

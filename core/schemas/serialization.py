@@ -29,12 +29,12 @@ def decoder(schema: Resolved) -> Decoder:
         from pk.core.schemas.avro.values import reader, to_json
 
         avro = reader(schema.text, schema.dependencies)
-        return Decoder(kind, lambda payload, place: to_json(avro(payload)))
+        return Decoder(kind, lambda payload, indexes: to_json(avro(payload)))
     if kind == PROTOBUF:
         from pk.core.schemas.protobuf.values import reader as protobuf_reader
 
         return Decoder(kind, protobuf_reader(parse(schema).model))
-    return Decoder(kind, lambda payload, place: _json(payload))
+    return Decoder(kind, lambda payload, indexes: _json(payload))
 
 
 def _json(payload: bytes) -> Any:
@@ -47,9 +47,9 @@ def _json(payload: bytes) -> Any:
 class Deserializer:
     """Decodes records. It requests each schema only once."""
 
-    def __init__(self, ask: Callable[[SchemaId], Resolved]) -> None:
-        """`ask` returns the schema for an identity without indexes."""
-        self._ask = ask
+    def __init__(self, fetch_schema: Callable[[SchemaId], Resolved]) -> None:
+        """`fetch_schema` returns the schema for an identity without indexes."""
+        self._fetch_schema = fetch_schema
         self._known: dict[tuple[int | None, str | None], Decoder] = {}
 
     def decoder_of(self, wanted: SchemaId) -> Decoder:
@@ -57,22 +57,22 @@ class Deserializer:
         key = wanted.id, wanted.guid
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = decoder(self._ask(SchemaId(*key)))
+            found = self._known[key] = decoder(self._fetch_schema(SchemaId(*key)))
         return found
 
     def decode(self, data: bytes, header: bytes | None = None) -> Any:
         """Decode a record's key or value. `header` is the record header that identifies the schema,
         if there is one.
 
-        Raises WireFormatError, UnfitValue, SchemaError, and the errors of `ask`.
+        Raises WireFormatError, UnfitValue, SchemaError, and the errors of `fetch_schema`.
         """
         framed = data if header is None else header
         wanted, at = wire_format.decode(framed)
         found = self.decoder_of(wanted)
-        place: tuple[int, ...] = ()
+        indexes: tuple[int, ...] = ()
         if found.type == PROTOBUF:
-            place, at = wire_format.decode_indexes(framed, at)
-        return found.read(data[at:] if header is None else data, place)
+            indexes, at = wire_format.decode_indexes(framed, at)
+        return found.read(data[at:] if header is None else data, indexes)
 
 
 def encoder(schema: Resolved, schema_id: int, message: str | None = None) -> Callable[[Any], bytes]:
@@ -91,8 +91,8 @@ def encoder(schema: Resolved, schema_id: int, message: str | None = None) -> Cal
         from pk.core.schemas.protobuf.values import writer as protobuf_writer
 
         file = parse(schema).model
-        place = file.place(message)
-        head, write = wire_format.encode_id(schema_id, place), protobuf_writer(file, place)
+        indexes = file.indexes_of(message)
+        head, write = wire_format.encode_id(schema_id, indexes), protobuf_writer(file, indexes)
     else:
         write = json_writer(schema)
     return lambda value: head + write(value)

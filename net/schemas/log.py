@@ -97,9 +97,9 @@ class Log:
                     if record is not None:
                         self.state.replay(record)
                     self._replayed = each.offset
-                while self.state.ill:
+                while self.state.problems:
                     logger.warning(
-                        "a record of %s is ignored: %s", self.topic, self.state.ill.pop()
+                        "a record of %s is ignored: %s", self.topic, self.state.problems.pop()
                     )
                 event, self._changed = self._changed, trio.Event()
                 event.set()

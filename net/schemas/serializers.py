@@ -175,8 +175,8 @@ def _payload_writer(
         from pk.core.schemas.protobuf.values import writer
 
         file = parse(schema).model
-        place = file.place(message)
-        return writer(file, place), place
+        indexes = file.indexes_of(message)
+        return writer(file, indexes), indexes
     return json_writer(schema), None
 
 
@@ -255,10 +255,10 @@ class SchemaDeserializer(LoadingDeserializer[T]):
             if refusal is not None:
                 raise refusal
             raise NotLoaded(partial(self._load, identity, wire_format.decode(framed)[0]))
-        place: tuple[int, ...] = ()
+        indexes: tuple[int, ...] = ()
         if reader.is_protobuf:
-            place, at = wire_format.decode_indexes(framed, at)
-        return reader.read(data[at:] if header is None else data, place)
+            indexes, at = wire_format.decode_indexes(framed, at)
+        return reader.read(data[at:] if header is None else data, indexes)
 
     def _load(self, identity: bytes, wanted: SchemaId) -> None:
         with self._loading:
@@ -278,7 +278,7 @@ class SchemaDeserializer(LoadingDeserializer[T]):
         from_payload, from_value = self._from_payload, self._from_value
         if from_payload is not None:
 
-            def read(payload: bytes, place: tuple[int, ...]) -> T:
+            def read(payload: bytes, indexes: tuple[int, ...]) -> T:
                 return from_payload(payload)
 
             return _Reader(is_protobuf, read)
@@ -286,8 +286,8 @@ class SchemaDeserializer(LoadingDeserializer[T]):
         if from_value is None:
             return _Reader(is_protobuf, plain)
 
-        def converted(payload: bytes, place: tuple[int, ...]) -> T:
-            return from_value(plain(payload, place))
+        def converted(payload: bytes, indexes: tuple[int, ...]) -> T:
+            return from_value(plain(payload, indexes))
 
         return _Reader(is_protobuf, converted)
 
@@ -301,11 +301,11 @@ class SchemaDeserializer(LoadingDeserializer[T]):
                 resolved = self._schemas.resolve(self._schema, "")
                 target = resolved.text, resolved.dependencies
             avro = reader(written.text, written.dependencies, target)
-            return lambda payload, place: avro(payload)
+            return lambda payload, indexes: avro(payload)
         if self._schema is not None:
             raise UnfitValue(f"it was written as {kind}, but the reader's schema is for Avro")
         if kind == PROTOBUF:
             from pk.core.schemas.protobuf.values import reader as protobuf_reader
 
             return protobuf_reader(parse(written).model)
-        return lambda payload, place: json.loads(payload)
+        return lambda payload, indexes: json.loads(payload)

@@ -76,7 +76,7 @@ _DURATION: Final = "google.protobuf.Duration"
 def shape(schema: Resolved, name: str | None = None) -> Shape:
     """The column for a schema's message, by default the first one. Raises SchemaError."""
     file: File = parse(schema).model
-    return _message(file.message(file.place(name)), ())
+    return _message(file.message(file.indexes_of(name)), ())
 
 
 def read_with(
@@ -87,7 +87,7 @@ def read_with(
     UnfitValue, SchemaError. Raises SchemaError."""
     theirs: File = parse(written).model
     ours: File = parse(wanted).model
-    place = ours.place(name)
+    place = ours.indexes_of(name)
     descriptor: Any = ours.message(place)
     column, read_message = _message(descriptor, ()), parser(ours, place)
     right: set[Place] = set()
@@ -189,7 +189,7 @@ def writer(schema: Resolved, column: t.DataType, name: str | None = None) -> Cal
     """Return a function that encodes a column's values; it raises UnfitValue. Raises SchemaError if
     the column does not fit the message."""
     file: File = parse(schema).model
-    place = file.place(name)
+    place = file.indexes_of(name)
     fill, make = _fill(file.message(place), column, "the column"), builder(file, place)
 
     def write(value: Any) -> bytes:

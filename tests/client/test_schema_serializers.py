@@ -125,7 +125,7 @@ def read(deserializer: LoadingDeserializer[Any], data: bytes, headers: RecordHea
 @cache
 def message_class() -> Any:
     file = load(PROTO_TEXT)
-    return message_factory.GetMessageClass(file.message(file.place("Order")))
+    return message_factory.GetMessageClass(file.message(file.indexes_of("Order")))
 
 
 def confluent_reader(kind: str, client: SchemaRegistryClient) -> Callable[..., Any]:

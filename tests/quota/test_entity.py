@@ -70,6 +70,6 @@ def test_each_key_has_levels_of_its_own() -> None:
 
 def test_names_of_many_clients_are_not_kept() -> None:
     known = table({USER: None})
-    for number in range(QuotaTable.REMEMBERED_MAX + 10):
+    for number in range(QuotaTable.CACHED_MAX + 10):
         assert known.limit(f"u{number}", "") == Limit(1.0, (f"u{number}", ""))
-    assert len(known._found) <= QuotaTable.REMEMBERED_MAX
+    assert len(known._limits) <= QuotaTable.CACHED_MAX

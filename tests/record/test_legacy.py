@@ -29,16 +29,16 @@ from pk.core.record.batch import (
 )
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.record.compress import Codec, compress
-from pk.core.record.convert import UPGRADED_BATCH_BYTES, batch_of, lower, upgrade
+from pk.core.record.convert import UPGRADED_BATCH_BYTES, batch_of, down_convert, upgrade
 from pk.core.record.legacy import (
     OVERHEAD,
     Row,
     broken_lz4,
     build_set,
     iter_messages,
-    mended_lz4,
     message_records,
     produced_rows,
+    repaired_lz4,
 )
 from pk.core.record.validation import validate_records
 
@@ -133,7 +133,7 @@ def test_up_and_down_again(magic: int, codec: Codec, rows: list[Row]) -> None:
     assert header.codec == codec
     assert validate_records(batch, header) == timestamps
     assert [r[:4] for r in records(batch)] == timed(rows, magic)
-    lowered = lower(batch, magic, 0, ANY_SIZE)
+    lowered = down_convert(batch, magic, 0, ANY_SIZE)
     assert lowered.next_offset == len(rows)
     assert in_log(lowered.data) == timed(rows, magic)
     if codec == Codec.NONE:
@@ -181,7 +181,7 @@ def test_log_append_time_is_kept_up_and_down(codec: Codec) -> None:
     header = read_header(batch)
     assert header.log_append_time
     assert [r[:4] for r in records(batch)] == stamped
-    lowered = lower(batch, 1, 0, ANY_SIZE).data
+    lowered = down_convert(batch, 1, 0, ANY_SIZE).data
     assert all(h.log_append_time for _, h in iter_messages(lowered))
     assert in_log(lowered) == stamped
 
@@ -231,16 +231,16 @@ def test_records_of_every_shape_come_down(
     time_ms = 123 if stamped else None
     batch = build_batch(rows, at, codec=codec, log_append_time_ms=time_ms)
     expected = [r[:4] for r in records(batch)]
-    assert in_log(lower(batch, 1, at, ANY_SIZE).data) == expected
+    assert in_log(down_convert(batch, 1, at, ANY_SIZE).data) == expected
     middle = at + len(rows) // 2
-    assert in_log(lower(batch, 1, middle, ANY_SIZE).data) == expected[len(rows) // 2 :]
+    assert in_log(down_convert(batch, 1, middle, ANY_SIZE).data) == expected[len(rows) // 2 :]
 
 
 def test_more_records_than_two_bytes_count_and_those_longer_than_two_bytes_say() -> None:
     rows = [(5, b"k%d" % n, b"v" * (n % 300), ()) for n in range(20_000)]
     for wanted in (rows, [*rows[:5], (5 + (1 << 33), None, bytes(9000), (("h", None),))]):
         batch = build_batch(wanted, 7)
-        found = in_log(lower(batch, 1, 7, ANY_SIZE).data)
+        found = in_log(down_convert(batch, 1, 7, ANY_SIZE).data)
         assert found == [(7 + n, *row[:3]) for n, row in enumerate(wanted)]
 
 
@@ -257,7 +257,7 @@ def test_records_that_lie_are_errors_however_they_are_walked(data: st.DataObject
     except KafkaError as e:
         expected = e.code
     try:
-        found = in_log(lower(batch, 1, 0, ANY_SIZE).data)
+        found = in_log(down_convert(batch, 1, 0, ANY_SIZE).data)
     except KafkaError as e:
         found = e.code
     if isinstance(expected, list) and isinstance(found, list):
@@ -278,8 +278,8 @@ def batches_of(*values: bytes, codec: Codec = Codec.NONE, start: int = 0) -> byt
 def test_the_first_message_is_whole_and_the_rest_keeps_to_the_limit() -> None:
     data = bytes(build_batch([(5, None, bytes(1000), ()) for _ in range(100)], 50))
     for limit in (0, 1, 900):
-        assert len(lower(data, 1, 50, limit).data) == OVERHEAD[1] + 1000
-    lowered = lower(data, 1, 60, 5000).data
+        assert len(down_convert(data, 1, 50, limit).data) == OVERHEAD[1] + 1000
+    lowered = down_convert(data, 1, 60, 5000).data
     assert len(lowered) == 5000
     assert [row[0] for row in in_log(lowered)] == [60, 61, 62, 63]
 
@@ -288,35 +288,38 @@ def test_a_wrapper_that_does_not_fit_is_left_out_unless_it_is_the_first() -> Non
     data = batches_of(
         random.Random(1).randbytes(900), random.Random(2).randbytes(900), codec=Codec.GZIP
     )
-    one = lower(data, 0, 0, 1).data
+    one = down_convert(data, 0, 0, 1).data
     assert [row[0] for row in in_log(one)] == [0]
-    assert lower(data, 0, 0, len(one) + 500).data == one
-    assert len(in_log(lower(data, 0, 0, 2 * len(one) + 100).data)) == 2
+    assert down_convert(data, 0, 0, len(one) + 500).data == one
+    assert len(in_log(down_convert(data, 0, 0, 2 * len(one) + 100).data)) == 2
 
 
 def test_control_batches_are_passed_over_and_headers_dropped() -> None:
     marker = bytes(end_transaction_batch(True, 0, 7, 0, 1, base_offset=1))
     data = batches_of(b"a") + marker + batches_of(b"b", start=2)
-    assert in_log(lower(data, 1, 0, ANY_SIZE).data) == [(0, 5, None, b"a"), (2, 5, None, b"b")]
-    assert lower(marker, 1, 1, ANY_SIZE) == (b"", 2)
+    assert in_log(down_convert(data, 1, 0, ANY_SIZE).data) == [
+        (0, 5, None, b"a"),
+        (2, 5, None, b"b"),
+    ]
+    assert down_convert(marker, 1, 1, ANY_SIZE) == (b"", 2)
 
 
 def test_what_is_wrong_is_told_only_if_nothing_comes_before_it() -> None:
     zstd = batches_of(b"z", codec=Codec.ZSTD, start=1)
     with pytest.raises(KafkaError) as caught:
-        lower(zstd, 1, 1, ANY_SIZE)
+        down_convert(zstd, 1, 1, ANY_SIZE)
     assert caught.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert lower(batches_of(b"a") + zstd, 1, 0, ANY_SIZE).next_offset == 1
+    assert down_convert(batches_of(b"a") + zstd, 1, 0, ANY_SIZE).next_offset == 1
     damaged = bytearray(batches_of(b"damaged"))
     damaged[-2] ^= 1
     with pytest.raises(KafkaError) as caught:
-        lower(damaged, 1, 0, ANY_SIZE)
+        down_convert(damaged, 1, 0, ANY_SIZE)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE, "no fresh CRC for what is damaged"
 
 
 def test_a_piece_that_ends_inside_a_batch() -> None:
     data = batches_of(b"a", b"b")
-    assert lower(data[:-1], 0, 0, ANY_SIZE).next_offset == 1
+    assert down_convert(data[:-1], 0, 0, ANY_SIZE).next_offset == 1
 
 
 # --- refusals ---
@@ -459,7 +462,7 @@ def test_lz4_of_v0_has_the_wrong_checksum_and_any_is_read() -> None:
     frame = compress(Codec.LZ4, b"data" * 100)
     broken = broken_lz4(frame)
     assert broken != frame and broken[:6] == frame[:6] and broken[7:] == frame[7:]
-    assert bytes(mended_lz4(broken)) == frame
+    assert bytes(repaired_lz4(broken)) == frame
     assert build_set(ROWS, 1, Codec.LZ4).count(frame[:7]) == 1
     assert build_set(ROWS, 0, Codec.LZ4).count(broken[:7]) == 1
 

@@ -235,7 +235,7 @@ def test_a_batch_of_one_shape_takes_one_look_a_stretch(count: int, value_bytes: 
     header = read_header(batch)
     for view, at in ((memoryview(frame)[77:], {"frame": frame, "at": 77}), (batch, {})):
         short = rest > 0
-        spent = walk_module._LOOK_COST * (looks - short) + rest
+        spent = walk_module._SEARCH_COST * (looks - short) + rest
         assert validate_records(view, header, singles_max=spent, **at) == (5, 5)
         with pytest.raises(NotUniform):
             validate_records(view, header, singles_max=spent - 1, **at)

@@ -236,7 +236,7 @@ message Order {
 def test_protobuf_serializers(client: SchemaRegistryClient, name: str) -> None:
     """They send descriptors in base64, and ask for them; the registry keeps text."""
     file = load(PROTO)
-    kind: Any = message_factory.GetMessageClass(file.message(file.place(name)))
+    kind: Any = message_factory.GetMessageClass(file.message(file.indexes_of(name)))
     text = {"shop.Order": '{"id": 1, "lines": [{"item": "x"}], "at": "1970-01-01T00:00:07Z"}'}
     given = json_format.Parse(text.get(name, "{}"), kind())
     write: Any = cast(Any, ProtobufSerializer)(kind, client, {"use.deprecated.format": False})
@@ -271,7 +271,7 @@ message Bill {
 def test_files_that_clients_never_send(client: SchemaRegistryClient) -> None:
     """The serializer registers no references to them."""
     file = load(IMPORTS)
-    kind: Any = message_factory.GetMessageClass(file.message(file.place("shop.Bill")))
+    kind: Any = message_factory.GetMessageClass(file.message(file.indexes_of("shop.Bill")))
     given = json_format.Parse(
         '{"day": {"year": 2026, "month": 2}, "price": {"units": 3}, "rate": {"scale": 2}}', kind()
     )

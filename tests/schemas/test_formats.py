@@ -138,13 +138,13 @@ def test_a_descriptor_is_the_same_schema_as_its_text() -> None:
 
 def test_places_of_messages_are_those_of_protobufs_own_descriptor() -> None:
     file = load(PROTO, [("other.proto", OTHER)])
-    assert file.place(None) == (0,)
+    assert file.indexes_of(None) == (0,)
     for name in ("a.b.M.Z", "M.Z"):
-        place = file.place(name)
+        place = file.indexes_of(name)
         assert file.message(place).full_name == "a.b.M.Z"
     assert ProtobufSerializer is not None
     with pytest.raises(SchemaError, match="no message a.b.Nothing"):
-        file.place("a.b.Nothing")
+        file.indexes_of("a.b.Nothing")
     with pytest.raises(SchemaError, match="no message at index 9"):
         file.message((0, 9))
 

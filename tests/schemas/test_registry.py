@@ -131,7 +131,7 @@ def test_a_log_that_confluents_registry_wrote_is_understood() -> None:
     assert [each.id for each in state.versions("b", deleted=True)] == [6]
     assert state.level("a") == "FULL"
     assert state.contexts["."].max_id == 6
-    assert state.ill == []
+    assert state.problems == []
 
 
 def test_what_was_registered_is_there_after_a_restart() -> None:

@@ -91,7 +91,7 @@ def test_serializers_with_records_on_apache_kafka(
         topic = fresh("protobuf")
         at = SerializationContext(topic, MessageField.VALUE)
         file = load(PROTO)
-        kind: Any = message_factory.GetMessageClass(file.message(file.place("shop.Order")))
+        kind: Any = message_factory.GetMessageClass(file.message(file.indexes_of("shop.Order")))
         given = json_format.Parse('{"id": 1, "lines": [{"item": "x"}]}', kind())
         config = {"use.deprecated.format": False}
         data = cast(Any, ProtobufSerializer)(kind, client, config)(given, at)

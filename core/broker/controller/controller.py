@@ -45,7 +45,7 @@ from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
 from pk.core.broker.peers import Peers
 from pk.core.broker.state import BrokerState
-from pk.core.errors import ErrorCode, KafkaError, kept
+from pk.core.errors import ErrorCode, KafkaError, storable
 from pk.core.machine import Decision
 from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
@@ -232,7 +232,7 @@ class Controller:
         self._wake.set()
         await submitted.done.wait()
         if submitted.error is not None:
-            raise kept(submitted.error)
+            raise storable(submitted.error)
         return Committed(submitted.reply, submitted.offset)
 
     async def _commit(self) -> None:
@@ -297,7 +297,7 @@ class Controller:
                 image = await _apply(image, records)
                 await trio.lowlevel.checkpoint_if_cancelled()  # nothing has been appended yet
             except Exception as e:  # noqa: BLE001 - it is its submitter's
-                one.error = kept(e)
+                one.error = storable(e)
                 continue
             one.error, one.reply, one.offset = None, decision.reply, image.offset
             events += records

@@ -46,7 +46,7 @@ class Authorization:
         """Use the rules of a new image."""
         old = self.authorizer
         if old is not None and old.acls is not image.acls:
-            self.authorizer = replace(old, acls=image.acls, remembered={})
+            self.authorizer = replace(old, acls=image.acls, decisions={})
 
     def allows(
         self,

@@ -11,7 +11,7 @@ from pk.core.log.failures import storage_errors
 from pk.core.log.file_slices import BytesSlice, FileSlice, Slice
 from pk.core.log.log import Log
 from pk.core.record.batch import CODEC_BITS
-from pk.core.record.convert import Lowered, lower
+from pk.core.record.convert import DownConverted, down_convert
 
 INLINE_BYTES: Final = 16 * 1024
 """The number of bytes that are converted on the event loop: about a millisecond for the smallest
@@ -32,7 +32,7 @@ async def lower_slice(
     empty response would repeat its request. The result is empty only if there is no record before
     `offset_end`. Raises KafkaError."""
     while True:
-        lowered = await _lower(log, found, magic, offset, bytes_max)
+        lowered = await _down_convert(log, found, magic, offset, bytes_max)
         if lowered.data or not offset < lowered.next_offset < offset_end:
             return lowered.data
         offset = lowered.next_offset
@@ -44,20 +44,22 @@ async def lower_slice(
             return b""
 
 
-async def _lower(log: Log, found: Slice, magic: int, offset: int, bytes_max: int) -> Lowered:
+async def _down_convert(
+    log: Log, found: Slice, magic: int, offset: int, bytes_max: int
+) -> DownConverted:
     if isinstance(found, BytesSlice):
         if _is_small(found.data):
-            return lower(found.data, magic, offset, bytes_max)
-        return await offload(lower, found.data, magic, offset, bytes_max)
+            return down_convert(found.data, magic, offset, bytes_max)
+        return await offload(down_convert, found.data, magic, offset, bytes_max)
     with storage_errors(log.state.directory, "read"):
         found.pin()
     try:
         if found.length <= INLINE_BYTES and _is_resident(log, found):
             data = _read(log, found)
             if _is_small(data):
-                return lower(data, magic, offset, bytes_max)
+                return down_convert(data, magic, offset, bytes_max)
         return await offload(
-            _read_and_lower, log, found, magic, offset, bytes_max, directory=log.log_dir.path
+            _read_and_down_convert, log, found, magic, offset, bytes_max, directory=log.log_dir.path
         )
     finally:
         found.unpin()
@@ -78,5 +80,7 @@ def _read(log: Log, found: FileSlice) -> bytes:
         return found.read()
 
 
-def _read_and_lower(log: Log, found: FileSlice, magic: int, offset: int, bytes_max: int) -> Lowered:
-    return lower(_read(log, found), magic, offset, bytes_max)
+def _read_and_down_convert(
+    log: Log, found: FileSlice, magic: int, offset: int, bytes_max: int
+) -> DownConverted:
+    return down_convert(_read(log, found), magic, offset, bytes_max)

@@ -101,7 +101,7 @@ def parse(text: str, dependencies: Iterable[tuple[str, str]] = ()) -> tuple[Type
     SchemaError."""
     known: dict[str, Type] = {}
     for _, dependency in dependencies:
-        reader = _Reader(known, may_repeat=True)
+        reader = _Reader(known, may_redefine=True)
         reader.read(_load(dependency), "", 0)
     borrowed = dict(known)
     return _Reader(known).read(_load(text), "", 0), borrowed
@@ -117,9 +117,9 @@ def _load(text: str) -> Any:
 
 
 class _Reader:
-    def __init__(self, known: dict[str, Type], *, may_repeat: bool = False) -> None:
+    def __init__(self, known: dict[str, Type], *, may_redefine: bool = False) -> None:
         self._known = known
-        self._may_repeat = may_repeat
+        self._may_redefine = may_redefine
         self._declared: dict[str, Mapping[str, Any]] = {}
 
     def read(self, given: Any, namespace: str, depth: int) -> Type:
@@ -182,7 +182,7 @@ class _Reader:
             _check_name(part)
         if full in PRIMITIVES:
             raise SchemaError(f"Schemas may not be named after primitives: {full}")
-        if full in self._known and not self._may_repeat:
+        if full in self._known and not self._may_redefine:
             if self._declared.get(full) == data:
                 return self._known[full]
             raise SchemaError(f"Can't redefine: {full}")

@@ -168,7 +168,7 @@ class _Comparison:
         for name in sorted(old.properties.keys() | new.properties.keys()):
             self._property(old, new, name, f"{path}/properties/{name}")
         self._dependencies(old, new, f"{path}/dependencies")
-        self._further(old, new, "ADDITIONAL_PROPERTIES", f"{path}/additionalProperties")
+        self._additional(old, new, "ADDITIONAL_PROPERTIES", f"{path}/additionalProperties")
         self._limit(old, new, "maxProperties", "MAX_PROPERTIES", path, upper=True)
         self._limit(old, new, "minProperties", "MIN_PROPERTIES", path, upper=False)
 
@@ -201,7 +201,7 @@ class _Comparison:
         elif before.kind != "false":
             self.add(f"{what}_REMOVED_FROM_CLOSED_CONTENT_MODEL", path)
 
-    def _further(self, old: Node, new: Node, name: str, path: str) -> None:
+    def _additional(self, old: Node, new: Node, name: str, path: str) -> None:
         if new.closed and not old.closed:
             self.add(f"{name}_REMOVED", path)
         elif new.additional is not None and not old.closed:
@@ -241,7 +241,7 @@ class _Comparison:
                     self.add("ITEM_ADDED_TO_OPEN_CONTENT_MODEL", where)
             elif old.additional is not None and not self.fits(old.additional, new.items[index]):
                 self.add("ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", where)
-        self._further(old, new, "ADDITIONAL_ITEMS", f"{path}/additionalItems")
+        self._additional(old, new, "ADDITIONAL_ITEMS", f"{path}/additionalItems")
         self._limit(old, new, "maxItems", "MAX_ITEMS", path, upper=True)
         self._limit(old, new, "minItems", "MIN_ITEMS", path, upper=False)
         if new.keywords.get("uniqueItems") is True and old.keywords.get("uniqueItems") is not True:

@@ -172,7 +172,7 @@ class Documents:
                 # part.
                 found.kind, found.criterion, found.parts = "combined", "allOf", [only]
                 return found
-            _become(found, only)
+            _copy_into(found, only)
         elif parts:
             found.kind, found.criterion, found.parts = "combined", "allOf", parts
         return found
@@ -271,7 +271,7 @@ class Documents:
             if isinstance(required, list)
             else frozenset()
         )
-        self._further(found, data.get("additionalProperties", True), base, depth)
+        self._additional(found, data.get("additionalProperties", True), base, depth)
         for word in ("dependencies", "dependentRequired", "dependentSchemas"):
             given = data.get(word)
             if not isinstance(given, dict):
@@ -289,18 +289,18 @@ class Documents:
             items, further = cast("list[Any]", prefix), data.get("items", True)
         if isinstance(items, list):
             found.items = [self._node(each, base, depth + 1) for each in cast("list[Any]", items)]
-            self._further(found, further, base, depth)
+            self._additional(found, further, base, depth)
         elif items is not None:
             found.all_items = self._node(items, base, depth + 1)
 
-    def _further(self, found: Node, given: Any, base: str, depth: int) -> None:
+    def _additional(self, found: Node, given: Any, base: str, depth: int) -> None:
         if given is False:
             found.closed = True
         elif given is not True and given != {}:
             found.additional = self._node(given, base, depth + 1)
 
 
-def _become(found: Node, other: Node) -> None:
+def _copy_into(found: Node, other: Node) -> None:
     default = found.has_default
     for name in Node.__struct_fields__:
         setattr(found, name, getattr(other, name))

@@ -51,7 +51,7 @@ class File(Struct, frozen=True):
             raise SchemaError("the schema has no messages")
         return found
 
-    def place(self, name: str | None) -> tuple[int, ...]:
+    def indexes_of(self, name: str | None) -> tuple[int, ...]:
         """Return the position of a message by its name, in full or without the package. Without a
         name, it is that of the first message. Raises SchemaError."""
         if name is None:
@@ -60,15 +60,15 @@ class File(Struct, frozen=True):
         package = self.proto.package
         wanted = name.removeprefix(".")
         wanted = wanted.removeprefix(f"{package}.") if package else wanted
-        place: list[int] = []
+        indexes: list[int] = []
         messages: list[Any] = list(self.proto.message_type)
         for part in wanted.split("."):
             index = next((i for i, each in enumerate(messages) if each.name == part), None)
             if index is None:
                 raise SchemaError(f"the schema has no message {name}")
-            place.append(index)
+            indexes.append(index)
             messages = list(messages[index].nested_type)
-        return tuple(place)
+        return tuple(indexes)
 
 
 def load(text: str, dependencies: Iterable[tuple[str, str]] = ()) -> File:

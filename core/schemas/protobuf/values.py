@@ -11,18 +11,18 @@ from pk.core.schemas.protobuf.descriptors import File
 from pk.core.schemas.schema import UnfitValue
 
 
-def _class_of(file: File, place: Iterable[int]) -> Any:
+def _class_of(file: File, indexes: Iterable[int]) -> Any:
     from google.protobuf import message_factory
 
-    return message_factory.GetMessageClass(file.message(place))
+    return message_factory.GetMessageClass(file.message(indexes))
 
 
-def parser(file: File, place: Iterable[int]) -> Callable[[bytes], Any]:
+def parser(file: File, indexes: Iterable[int]) -> Callable[[bytes], Any]:
     """Return a function that reads payloads as messages of one type. It raises UnfitValue. Raises
     SchemaError."""
     from google.protobuf.message import DecodeError
 
-    kind = _class_of(file, place)
+    kind = _class_of(file, indexes)
 
     def read(payload: bytes) -> Any:
         try:
@@ -33,9 +33,9 @@ def parser(file: File, place: Iterable[int]) -> Callable[[bytes], Any]:
     return read
 
 
-def builder(file: File, place: Iterable[int]) -> Callable[[], Any]:
+def builder(file: File, indexes: Iterable[int]) -> Callable[[], Any]:
     """Return a function that creates empty messages of one type. Raises SchemaError."""
-    return _class_of(file, place)
+    return _class_of(file, indexes)
 
 
 def message_to_json(message: Any) -> str:
@@ -53,10 +53,10 @@ def reader(file: File) -> Callable[[bytes, tuple[int, ...]], Any]:
 
     classes: dict[tuple[int, ...], Any] = {}
 
-    def read(payload: bytes, place: tuple[int, ...]) -> Any:
-        kind = classes.get(place)
+    def read(payload: bytes, indexes: tuple[int, ...]) -> Any:
+        kind = classes.get(indexes)
         if kind is None:
-            kind = classes[place] = _class_of(file, place)
+            kind = classes[indexes] = _class_of(file, indexes)
         try:
             message = kind.FromString(payload)
         except DecodeError as e:
@@ -78,32 +78,32 @@ _REASONS: Final = (
 )
 
 
-def _misfit(said: str) -> str:
+def _mismatch(message_text: str) -> str:
     """Rewrite the library's message about a value that does not fit: one line with the field and
     the cause, without names of Python's types."""
     path: list[str] = []
-    while (found := _WITHIN_FIELD.match(said)) is not None:
+    while (found := _WITHIN_FIELD.match(message_text)) is not None:
         path.append(found[1])
-        said = found[2]
-    unknown = _UNKNOWN_FIELD.match(said)
+        message_text = found[2]
+    unknown = _UNKNOWN_FIELD.match(message_text)
     if unknown is not None:
         message, name, known = unknown.groups()
         near = nearest(name, re.findall(r"'(.*?)'", known))
         hint = f" (did you mean {near[0]}?)" if near else ""
         cause = f"{message} has no field {name!r}{hint}"
     else:
-        cause = said.partition("\n")[0].rstrip(".")
+        cause = message_text.partition("\n")[0].rstrip(".")
         for pattern, plain in _REASONS:
             cause = pattern.sub(plain, cause)
         cause = cause[:1].lower() + cause[1:]
     return ": ".join((*(["the field " + ".".join(path)] if path else []), cause))
 
 
-def writer(file: File, place: tuple[int, ...]) -> Callable[[Any], bytes]:
+def writer(file: File, indexes: tuple[int, ...]) -> Callable[[Any], bytes]:
     """Return a function that writes JSON values as messages. It raises UnfitValue."""
     from google.protobuf import json_format
 
-    kind = _class_of(file, place)
+    kind = _class_of(file, indexes)
 
     def write(value: Any) -> bytes:
         if not isinstance(value, dict):
@@ -113,6 +113,6 @@ def writer(file: File, place: tuple[int, ...]) -> Callable[[Any], bytes]:
                 deterministic=True
             )
         except json_format.ParseError as e:
-            raise UnfitValue(f"the value does not fit its schema: {_misfit(str(e))}") from None
+            raise UnfitValue(f"the value does not fit its schema: {_mismatch(str(e))}") from None
 
     return write

@@ -64,7 +64,7 @@ class State:
         self.contexts: dict[str, Context] = {}
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
-        self.ill: list[str] = []
+        self.problems: list[str] = []
         """Descriptions of records that could not be parsed, to be logged."""
 
         self._references: dict[tuple[str, int], set[tuple[str, int]]] = {}
@@ -101,10 +101,10 @@ class State:
         try:
             schema = schema_of_json(value)
         except SchemaError as e:
-            self.ill.append(f"{subject} version {number}: {e}")
+            self.problems.append(f"{subject} version {number}: {e}")
             return
         if not isinstance(schema_id, int):
-            self.ill.append(f"{subject} version {number} has no id")
+            self.problems.append(f"{subject} version {number} has no id")
             return
         version = Version(subject, number, schema_id, schema, value.get("deleted") is True)
         self.subjects.setdefault(subject, {})[number] = version

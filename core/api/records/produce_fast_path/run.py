@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pk.core.broker.broker_metrics import TopicMetrics
 from pk.core.broker.replication.partition import Partition
-from pk.core.errors import KafkaError, kept
+from pk.core.errors import KafkaError, storable
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Appended, Origin
 from pk.core.record.batch import Timestamps
@@ -47,7 +47,7 @@ class Run:
             except StorageError as e:
                 if not e.undone or len(rest) == 1:
                     # If the failed write was undone, try the batches one by one.
-                    outcomes.append(kept(e))
+                    outcomes.append(storable(e))
             except KafkaError:
                 pass  # nothing was appended; `_append_one` finds each batch's error
             except Exception as e:  # noqa: BLE001 (whatever it is, the clients get an answer)
@@ -86,7 +86,7 @@ class Run:
                 timestamps=timestamps,
             )
         except Exception as e:  # noqa: BLE001 (a refusal, or a bug: the client gets an answer)
-            return kept(e)
+            return storable(e)
 
     def must_wait(self, next_offset: int, *, acks_all: bool) -> bool:
         """Return whether the response for a batch that ends before `next_offset` must wait, because
