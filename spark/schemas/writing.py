@@ -61,8 +61,8 @@ class ColumnEncoder:
         elif self.schema.schema.type == JSON:
             write = json_columns.writer(self.schema, self.type)
         else:
-            place = languages.parse(self.schema).model.place(self.name)
-            head = wire_format.encode_id(self.schema_id, place)
+            indexes = languages.parse(self.schema).model.indexes_of(self.name)
+            head = wire_format.encode_id(self.schema_id, indexes)
             write = protobuf_columns.writer(self.schema, self.type, self.name)
         return lambda value: head + write(value)
 
