@@ -102,7 +102,7 @@ WRITE_S: Final = 15.0
 """The total timeout of a write, long enough for an etcd cluster that elects a leader or has a slow
 disk."""
 
-OTHERS_S: Final = 1.0
+OTHER_CANDIDATES_S: Final = 1.0
 """How long to let other candidates try first, after a leadership without appends."""
 
 CLOSE_S: Final = 3.0
@@ -157,14 +157,14 @@ class EtcdStore:
         self._session_timeout_ms = session_timeout_ms
         self._lease: EtcdLease | None = None
         self._leadership: _Leadership | None = None
-        self._why = "there was no campaign"
-        self._barren = False
+        self._ended_reason = "there was no campaign"
+        self._had_no_append = False
         """Whether the last leadership ended without an append."""
         self._deposed: tuple[int, Endpoint] | None = None
         """The address of a controller where nothing listens anymore."""
-        self._look_again = trio.Event()
+        self._check_again = trio.Event()
         """Set when the leader may have changed, or a candidate should check for another reason."""
-        self._seen = LeaderKey(0)
+        self._last_read = LeaderKey(0)
         """The leader as last read by the locator."""
         self._writing = trio.Lock()
         self._folders = 0
@@ -179,14 +179,14 @@ class EtcdStore:
         block the others.
         """
         assert controller_id == self.controller_id
-        self._give_up("it campaigns again")
+        self._end_leadership("it campaigns again")
         self._deposed = None
         self.locator.follow()
-        if self._barren:
-            await self._let_others_try()
+        if self._had_no_append:
+            await self._wait_for_other_candidates()
         while True:
             lease = await self._hold_lease()
-            again = self._look_again = trio.Event()
+            again = self._check_again = trio.Event()
             key = await self.locator.read(within_s=self.locator.connect_timeout_s)
             if not self._may_take(key):
                 await again.wait()
@@ -195,8 +195,8 @@ class EtcdStore:
                 leadership = await self._take_leadership(key, lease)
             except EtcdRefused as e:
                 if e.code != NOT_FOUND:
-                    raise self._said(e) from e
-                lease.lose()
+                    raise self._store_error(e) from e
+                lease.expire()
             else:
                 if leadership is not None:
                     return leadership.epoch
@@ -222,7 +222,7 @@ class EtcdStore:
         """See `MetadataStore`. After a failure, the store gives up the leadership; the next
         campaign shows whether the append took place."""
         async with self._writing:
-            leadership = self._held(epoch)
+            leadership = self._current(epoch)
             if offset != leadership.end:
                 raise Fenced(f"the log ends at {leadership.end}, not at {offset}")
             if not events:
@@ -232,7 +232,7 @@ class EtcdStore:
             except StoreFull:
                 raise
             except BaseException as e:
-                self._give_up(f"an append failed: {e}")
+                self._end_leadership(f"an append failed: {e}")
                 raise
             leadership.used = True
             leadership.end += len(events)
@@ -240,7 +240,7 @@ class EtcdStore:
 
     async def save_snapshot(self, epoch: int, image: MetadataImage) -> None:
         """See `MetadataStore`."""
-        leadership = self._held(epoch)
+        leadership = self._current(epoch)
         covered = self.bytes_since_snapshot
         data = await offload(snapshot.dump, image)
         folder, pieces = await self._write_pieces(leadership, "snapshots", image.offset, data)
@@ -250,7 +250,7 @@ class EtcdStore:
 
     async def trim(self, epoch: int) -> None:
         """See `MetadataStore`. Also deletes parts that never became valid."""
-        leadership = self._held(epoch)
+        leadership = self._current(epoch)
         data, _ = await self._get("snapshot")
         with DOCUMENTS.damage():
             pointer = DOCUMENTS.read_snapshot(data)
@@ -268,11 +268,11 @@ class EtcdStore:
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
         """See `MetadataStore`."""
         self._deposed = controller_id, endpoint
-        self._look_again.set()
+        self._check_again.set()
 
     async def close(self) -> None:
         """See `MetadataStore`. Revokes the lease, so that the next candidate is elected at once."""
-        self._give_up("the store is closed")
+        self._end_leadership("the store is closed")
         self.locator.stop()
         await self._revoke()
         await self._client.close()
@@ -281,7 +281,7 @@ class EtcdStore:
 
     async def _hold_lease(self) -> EtcdLease:
         """Return the lease, or a new one if it has expired. Raises StoreFailed."""
-        if self._lease is None or not self._lease.lasts:
+        if self._lease is None or not self._lease.is_valid:
             try:
                 self._lease = await EtcdLease.grant(
                     self._client,
@@ -290,22 +290,22 @@ class EtcdStore:
                     within_s=self.locator.connect_timeout_s,
                 )
             except EtcdRefused as e:
-                raise self._said(e) from e
+                raise self._store_error(e) from e
             self._lease.on_lost.append(self._lease_lost)
         return self._lease
 
     async def _revoke(self) -> None:
         lease, self._lease = self._lease, None
-        if lease is not None and lease.lasts:
+        if lease is not None and lease.is_valid:
             with trio.move_on_after(CLOSE_S, shield=True):
                 await lease.revoke(within_s=CLOSE_S)
 
-    async def _let_others_try(self) -> None:
-        self._barren = False
+    async def _wait_for_other_candidates(self) -> None:
+        self._had_no_append = False
         await self._revoke()
-        with trio.move_on_after(OTHERS_S):
+        with trio.move_on_after(OTHER_CANDIDATES_S):
             while True:
-                again = self._look_again = trio.Event()
+                again = self._check_again = trio.Event()
                 key = await self.locator.read(within_s=self.locator.connect_timeout_s)
                 if key.modified_at and not self._is_ours(key):
                     return
@@ -349,7 +349,7 @@ class EtcdStore:
             return None
         leadership = _Leadership(ours.epoch, answer.revision, lease)
         leadership.end = await self._find_end()
-        if not lease.lasts or self._is_over(leadership, self._seen):
+        if not lease.is_valid or self._has_ended(leadership, self._last_read):
             return None
         self._leadership = leadership
         return leadership
@@ -371,38 +371,38 @@ class EtcdStore:
         """Handle a value that the locator read. A candidate checks again after any value: between
         two reads of the locator, another controller may have been elected and deposed, and the
         candidate may have seen that one."""
-        self._seen = key
-        self._look_again.set()
+        self._last_read = key
+        self._check_again.set()
         leadership = self._leadership
-        if leadership is not None and self._is_over(leadership, key):
-            self._give_up("another node campaigned", tell=True)
+        if leadership is not None and self._has_ended(leadership, key):
+            self._end_leadership("another node campaigned", notify=True)
 
     @staticmethod
-    def _is_over(leadership: _Leadership, key: LeaderKey) -> bool:
+    def _has_ended(leadership: _Leadership, key: LeaderKey) -> bool:
         """Return whether the key was read with a later leader, or without a leader."""
         return key.seen_at >= leadership.revision and key.modified_at != leadership.revision
 
     def _lease_lost(self) -> None:
-        self._look_again.set()
-        self._give_up("its lease may be over", tell=True)
+        self._check_again.set()
+        self._end_leadership("its lease may be over", notify=True)
 
-    def _give_up(self, why: str, *, tell: bool = False) -> None:
+    def _end_leadership(self, why: str, *, notify: bool = False) -> None:
         leadership, self._leadership = self._leadership, None
         if leadership is None:
             return
-        self._why, self._barren = why, not leadership.used
-        if tell:
+        self._ended_reason, self._had_no_append = why, not leadership.used
+        if notify:
             for call in list(self.lost):
                 call(leadership.epoch, why)
 
-    def _held(self, epoch: int) -> _Leadership:
+    def _current(self, epoch: int) -> _Leadership:
         """Return the leadership of `epoch`. Raises Fenced if it is, or may be, over."""
         leadership = self._leadership
         if leadership is None:
-            raise Fenced(f"epoch {epoch} is over: {self._why}")
+            raise Fenced(f"epoch {epoch} is over: {self._ended_reason}")
         if leadership.epoch != epoch:
             raise Fenced(f"epoch {epoch} is over: this store has {leadership.epoch}")
-        if not leadership.lease.lasts:
+        if not leadership.lease.is_valid:
             raise Fenced(f"epoch {epoch} is over: its lease may be over")
         return leadership
 
@@ -442,23 +442,23 @@ class EtcdStore:
         try:
             answer = await self._client.call("/v3/kv/txn", body, within_s=WRITE_S)
         except EtcdRefused as e:
-            raise self._said(e) from e
+            raise self._store_error(e) from e
         except EtcdUnreachable as e:
             raise StoreFailed(f"{what}: {e}") from e
         if answer.body.get("succeeded"):
             return
-        self._give_up("another node campaigned", tell=True)
+        self._end_leadership("another node campaigned", notify=True)
         over = f"epoch {leadership.epoch} is over: {what} was refused"
-        if answer.doubt:
+        if answer.may_have_applied:
             raise StoreFailed(f"{over}, but it may have taken effect before")
         raise Fenced(over)
 
     @staticmethod
-    def _said(refused: EtcdRefused) -> StoreFailed:
+    def _store_error(refused: EtcdRefused) -> StoreFailed:
         """Return the store's own error for a refusal by etcd."""
         if not refused.is_full:
             return refused
-        kind = StoreFailed if refused.doubt else StoreFull
+        kind = StoreFailed if refused.may_have_applied else StoreFull
         return kind(f"{refused}: {HOW_TO_MAKE_ROOM}")
 
     def _compare(self, name: str, modified_at: int) -> dict[str, Any]:

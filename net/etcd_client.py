@@ -8,7 +8,7 @@ A request goes to one server. If that server refuses connections, disconnects, d
 while, or has no leader, the client tries the next one, and so on until the time limit. The next
 request starts with the server that answered last, so a server that dies or hangs delays a request
 by at most `try_s`. A retried request may have taken effect twice, or once although the second
-answer is a refusal; then `doubt` is set. All requests of the store are idempotent.
+answer is a refusal; then `may_have_applied` is set. All requests of the store are idempotent.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ may have taken effect, and is retried."""
 class EtcdUnreachable(StoreFailed):
     """No server answered in time."""
 
-    def __init__(self, message: str, *, doubt: bool) -> None:
+    def __init__(self, message: str, *, may_have_applied: bool) -> None:
         super().__init__(message)
-        self.doubt = doubt
+        self.may_have_applied = may_have_applied
         """Whether the request may have taken effect."""
 
 
 class EtcdRefused(StoreFailed):
     """A server refused the request. This attempt had no effect."""
 
-    def __init__(self, code: int, message: str, *, doubt: bool) -> None:
+    def __init__(self, code: int, message: str, *, may_have_applied: bool) -> None:
         super().__init__(f"etcd: {message.removeprefix('etcdserver: ')}")
         self.code = code
-        self.doubt = doubt
+        self.may_have_applied = may_have_applied
         """Whether an earlier attempt may have taken effect."""
 
     @property
@@ -81,7 +81,7 @@ class Answer(Struct, frozen=True):
     """An answer of a server."""
 
     body: dict[str, Any]
-    doubt: bool
+    may_have_applied: bool
     """Whether an earlier attempt may have taken effect too."""
 
     @property
@@ -132,24 +132,24 @@ class EtcdClient:
         `within_s`."""
         data = json.dumps(body).encode()
         try_s, pause_s = try_s or self.try_s, PAUSE_S_MIN
-        doubt, why = False, "no time was left"
+        may_have_applied, why = False, "no time was left"
         with trio.move_on_after(max(0.0, within_s)):
             while True:
                 for _ in range(len(self._servers)):
-                    before, doubt = doubt, True
+                    before, may_have_applied = may_have_applied, True
                     try:
                         return Answer(await self._try(path, data, try_s), before)
-                    except _Again as e:
-                        doubt, why = before or e.doubt, str(e)
+                    except _TryNext as e:
+                        may_have_applied, why = before or e.may_have_applied, str(e)
                     except EtcdRefused as e:
-                        e.doubt = before
+                        e.may_have_applied = before
                         raise
                 await trio.sleep(pause_s)
                 pause_s, try_s = min(2 * pause_s, PAUSE_S_MAX), 2 * try_s
         raise EtcdUnreachable(
             f"etcd at {self.hosts} did not answer within {within_s:.1f} s ({why}); is it running, "
             "and does pk.metadata.store have its address?",
-            doubt=doubt,
+            may_have_applied=may_have_applied,
         )
 
     async def wait_for_change(self, key: str, revision: int) -> None:
@@ -182,19 +182,19 @@ class EtcdClient:
 
     async def _try(self, path: str, data: bytes, try_s: float) -> dict[str, Any]:
         """Send the request to the first server. If that fails, move the next server to the front
-        and raise _Again."""
+        and raise _TryNext."""
         server = self._servers[0]
         try:
             if self._login is not None and self._token is None:
                 await self._log_in(server, try_s)
             return _body(await self._ask(server, path, data, try_s))
-        except _Again as e:
+        except _TryNext as e:
             if e.is_login:
                 if self._login is None:
                     raise EtcdRefused(
                         UNAUTHENTICATED,
                         "it requires a login: set pk.etcd.user and pk.etcd.password",
-                        doubt=False,
+                        may_have_applied=False,
                     ) from e
                 self._token = None
             else:
@@ -202,13 +202,13 @@ class EtcdClient:
             raise
         except OSError as e:  # no connection: nothing was sent
             await self._next(server)
-            raise _Again(f"{server.url}: {e.strerror or e}", doubt=False) from e
+            raise _TryNext(f"{server.url}: {e.strerror or e}", may_have_applied=False) from e
         except (HttpError, trio.TooSlowError) as e:
             await self._next(server)
             why = "no answer" if isinstance(e, trio.TooSlowError) else str(e)
-            raise _Again(f"{server.url}: {why}", doubt=True) from e
+            raise _TryNext(f"{server.url}: {why}", may_have_applied=True) from e
         except TlsError as e:
-            raise _Again(str(e), doubt=False) from e
+            raise _TryNext(str(e), may_have_applied=False) from e
 
     async def _log_in(self, server: Address, try_s: float) -> None:
         assert self._login is not None
@@ -240,7 +240,7 @@ class EtcdClient:
     async def _connection(self, server: Address) -> HttpClient:
         tls = await self._tls() if self._tls is not None else None
         # If a request were retried here, its outcome would be unknown once more.
-        return HttpClient(server, tls=tls, timeout_s=float("inf"), again=False)
+        return HttpClient(server, tls=tls, timeout_s=float("inf"), retry_once=False)
 
     def _request(self, path: str, data: bytes) -> Request:
         headers = {"Content-Type": "application/json"}
@@ -259,12 +259,12 @@ class EtcdClient:
             await client.close()
 
 
-class _Again(Exception):
+class _TryNext(Exception):
     """This server failed, according to what is known; another may succeed."""
 
-    def __init__(self, message: str, *, doubt: bool, is_login: bool = False) -> None:
+    def __init__(self, message: str, *, may_have_applied: bool, is_login: bool = False) -> None:
         super().__init__(message)
-        self.doubt = doubt
+        self.may_have_applied = may_have_applied
         self.is_login = is_login
         """Whether the client must authenticate again."""
 
@@ -277,7 +277,7 @@ def _address(scheme: str, host: str) -> Address:
 
 
 def _body(response: Response) -> dict[str, Any]:
-    """Return the JSON object of an answer. Raises EtcdRefused, _Again."""
+    """Return the JSON object of an answer. Raises EtcdRefused, _TryNext."""
     try:
         body: dict[str, Any] = response.json()
         error: Any = body.get("error")
@@ -292,16 +292,18 @@ def _body(response: Response) -> dict[str, Any]:
     except (HttpError, AttributeError, KeyError, TypeError, ValueError):
         if response.status == 404:
             raise EtcdRefused(
-                12, "it has no JSON gateway under /v3; pk needs etcd 3.4 or newer", doubt=False
+                12,
+                "it has no JSON gateway under /v3; pk needs etcd 3.4 or newer",
+                may_have_applied=False,
             ) from None
         text = response.body[:200].decode(errors="replace").strip()
         if 400 <= response.status < 500:
             # For example credentials together with a certificate that has a common name, which the
             # gateway refuses.
-            raise EtcdRefused(INVALID_ARGUMENT, text, doubt=False) from None
-        raise _Again(f"HTTP status {response.status} {text}", doubt=True) from None
+            raise EtcdRefused(INVALID_ARGUMENT, text, may_have_applied=False) from None
+        raise _TryNext(f"HTTP status {response.status} {text}", may_have_applied=True) from None
     if code == UNAUTHENTICATED or "auth store is old" in message or "user name is empty" in message:
-        raise _Again(message, doubt=False, is_login=True)
+        raise _TryNext(message, may_have_applied=False, is_login=True)
     if code in _FINAL or (code == RESOURCE_EXHAUSTED and "space exceeded" in message):
-        raise EtcdRefused(code, message, doubt=False)
-    raise _Again(message, doubt=code != RESOURCE_EXHAUSTED)
+        raise EtcdRefused(code, message, may_have_applied=False)
+    raise _TryNext(message, may_have_applied=code != RESOURCE_EXHAUSTED)

@@ -1,8 +1,8 @@
 """The controller's address, from etcd: one key, read every few seconds and watched in between.
 
 A watch alone is not enough: if its server hangs or is partitioned, it stays silent forever. So each
-watch lasts at most `LOOK_S`; then the key is read again, from another server if necessary. The
-watch reports a change within milliseconds.
+watch lasts at most `READ_AGAIN_S`; then the key is read again, from another server if necessary.
+The watch reports a change within milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("pk.controller")
 DOCUMENTS: Final = Documents("pk.etcd", "etcd")
 """The encoding of values."""
 
-LOOK_S: Final = 2.0
+READ_AGAIN_S: Final = 2.0
 """How long to wait for a watch before reading the key again."""
 
 CONNECT_TIMEOUT_MS: Final = 15_000
@@ -105,15 +105,15 @@ class EtcdLeader:
 
     async def _follow(self, scope: trio.CancelScope) -> None:
         with scope:
-            await self._go_on()
+            await self._follow_changes()
 
-    async def _go_on(self) -> None:
+    async def _follow_changes(self) -> None:
         while True:
             try:
                 key = await self.read(within_s=self.connect_timeout_s)
             except StoreFailed as e:
                 logger.debug("looking for the controller failed: %s", e)
-                await trio.sleep(LOOK_S)
+                await trio.sleep(READ_AGAIN_S)
                 continue
             try:
                 self._found = key.read()
@@ -123,5 +123,5 @@ class EtcdLeader:
             self._read_once.set()
             for call in list(self.changed):
                 call(key)
-            with trio.move_on_after(LOOK_S):
+            with trio.move_on_after(READ_AGAIN_S):
                 await self._client.wait_for_change(self._key, key.seen_at)

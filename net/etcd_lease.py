@@ -33,7 +33,7 @@ class EtcdLease:
         self._client = client
         self._ttl_s = ttl_s
         self._until = until
-        self._kept = trio.CancelScope()
+        self._scope = trio.CancelScope()
 
     @classmethod
     async def grant(
@@ -49,15 +49,15 @@ class EtcdLease:
         return lease
 
     @property
-    def lasts(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the lease cannot have expired yet."""
         return trio.current_time() < self._until
 
-    def lose(self) -> None:
+    def expire(self) -> None:
         """Treat the lease as expired in this process."""
         if self._until > 0:
             self._until = 0
-            self._kept.cancel()
+            self._scope.cancel()
             for call in list(self.on_lost):
                 call()
 
@@ -65,15 +65,15 @@ class EtcdLease:
         """Revoke the lease: etcd deletes its keys at once. If etcd is unreachable, the lease
         expires later."""
         self._until = 0
-        self._kept.cancel()
+        self._scope.cancel()
         try:
             await self._client.call("/v3/lease/revoke", {"ID": self.id}, within_s=within_s)
         except StoreFailed as e:
             logger.debug("lease %s was not revoked: %s", self.id, e)
 
     async def _keep(self) -> None:
-        with self._kept:
-            while self.lasts:
+        with self._scope:
+            while self.is_valid:
                 await trio.sleep(self._ttl_s / RENEWALS)
                 sent = trio.current_time()
                 try:
@@ -87,4 +87,4 @@ class EtcdLease:
                 if left_s <= 0:
                     break  # it had already expired
                 self._until = sent + left_s
-            self.lose()
+            self.expire()

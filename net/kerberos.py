@@ -49,28 +49,28 @@ class Context:
         try:
             return str(self._context.initiator_name)
         except self._error as e:
-            raise GssFailed(_said(e)) from e
+            raise GssFailed(_error_text(e)) from e
 
     def step(self, token: bytes) -> bytes:
         """See `GssContext`."""
         try:
             return bytes(self._context.step(token or None) or b"")
         except self._error as e:
-            raise GssFailed(_said(e)) from e
+            raise GssFailed(_error_text(e)) from e
 
     def wrap(self, data: bytes) -> bytes:
         """See `GssContext`."""
         try:
             return bytes(self._context.wrap(data, False).message)
         except self._error as e:
-            raise GssFailed(_said(e)) from e
+            raise GssFailed(_error_text(e)) from e
 
     def unwrap(self, data: bytes) -> bytes:
         """See `GssContext`."""
         try:
             return bytes(self._context.unwrap(data).message)
         except self._error as e:
-            raise GssFailed(_said(e)) from e
+            raise GssFailed(_error_text(e)) from e
 
 
 def accepting(login: KerberosLogin) -> Context:
@@ -101,7 +101,7 @@ def initiating(login: KerberosLogin, service: str, host: str) -> Context:
             usage="initiate",
         )
     except gssapi.exceptions.GSSError as e:
-        raise KerberosUnavailable(f"no Kerberos ticket: {_said(e)}") from e
+        raise KerberosUnavailable(f"no Kerberos ticket: {_error_text(e)}") from e
     return Context(context, gssapi.exceptions.GSSError)
 
 
@@ -130,7 +130,7 @@ def _accept_credentials(principal: str, keytab: str) -> Any:
             store={"keytab": f"FILE:{keytab}"},
         )
     except gssapi.exceptions.GSSError as e:
-        raise KerberosUnavailable(f"no key of {principal} in {keytab}: {_said(e)}") from e
+        raise KerberosUnavailable(f"no key of {principal} in {keytab}: {_error_text(e)}") from e
 
 
 def _store(login: KerberosLogin) -> dict[str, str] | None:
@@ -141,7 +141,7 @@ def _store(login: KerberosLogin) -> dict[str, str] | None:
     return None if login.ticket_cache is None else {"ccache": f"FILE:{login.ticket_cache}"}
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return the library's message on one line: the message of Kerberos if there is one, else that
     of GSSAPI."""
     text = " ".join(str(error).split())

@@ -35,9 +35,9 @@ from pk.net.oauth.jwt_validator import Expected, JwtValidator, LibraryMissing, p
 from pk.net.tls.contexts import (
     CurrentContext,
     TlsError,
+    certificate_date_problem,
     client_context,
     server_context,
-    wrong_dates,
 )
 from pk.net.tls.settings import TlsSettings
 
@@ -78,7 +78,7 @@ async def check_tls(config: BrokerConfig) -> None:
 
 
 def _context_of(listener: Listener, settings: TlsSettings) -> ssl.SSLContext:
-    context, said = server_context(settings), wrong_dates(settings)
+    context, said = server_context(settings), certificate_date_problem(settings)
     if said is not None:
         logger.warning(
             "Listener %s: %s; clients and brokers that verify it cannot connect",

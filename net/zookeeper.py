@@ -105,7 +105,7 @@ LOADS_MAX: Final = 5
 """How often a load restarts because a controller has trimmed the events that it was about to
 read."""
 
-AGAIN_S: Final = 0.05
+CAMPAIGN_PAUSE_S: Final = 0.05
 
 
 class _Leadership(Struct, eq=False):
@@ -147,18 +147,20 @@ class ZooKeeperStore:
         self.session = ZooKeeperSession(
             hosts, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms
         )
-        self.session.on_lost.append(lambda: self._give_up("the session may be lost", tell=True))
+        self.session.on_lost.append(
+            lambda: self._end_leadership("the session may be lost", notify=True)
+        )
         self.controller_id = controller_id
         self._endpoint = endpoint
         self._prefix = f"{controller_id}-{secrets.token_hex(8)}-"
         """The prefix of the names of this store's candidates, unique to this store."""
         self._leadership: _Leadership | None = None
-        self._why = "there was no campaign"
-        self._barren = False
+        self._ended_reason = "there was no campaign"
+        self._had_no_append = False
         """Whether the last leadership ended without an append."""
         self._deposed: tuple[int, Endpoint] | None = None
         """The address of a controller where nothing listens anymore."""
-        self._look_again = trio.Event()
+        self._check_again = trio.Event()
         """Set when the queue may have changed, or a candidate should check for another reason."""
         self._writing = trio.Lock()
         self.lost: list[Callable[[int, str], None]] = []
@@ -179,7 +181,7 @@ class ZooKeeperStore:
         block the others.
         """
         assert controller_id == self.controller_id
-        self._give_up("it campaigns again")
+        self._end_leadership("it campaigns again")
         self._deposed = None
         with failures():
             while True:
@@ -193,7 +195,7 @@ class ZooKeeperStore:
                         return leadership.epoch
                 except SessionLost as e:
                     logger.info("campaigning again: %s", e)
-                await trio.sleep(AGAIN_S)
+                await trio.sleep(CAMPAIGN_PAUSE_S)
 
     async def leader(self) -> Leader | None:
         """See `MetadataStore`."""
@@ -220,7 +222,7 @@ class ZooKeeperStore:
         """See `MetadataStore`. After a failure, the store gives up the leadership; the next
         campaign shows whether the append took place."""
         async with self._writing:
-            leadership = self._held(epoch)
+            leadership = self._current(epoch)
             if offset != leadership.end:
                 raise Fenced(f"the log ends at {leadership.end}, not at {offset}")
             if not events:
@@ -229,7 +231,7 @@ class ZooKeeperStore:
                 with failures():
                     size = await self._append(leadership, events)
             except BaseException as e:
-                self._give_up(f"an append failed: {e}")
+                self._end_leadership(f"an append failed: {e}")
                 raise
             leadership.used = True
             leadership.end += len(events)
@@ -239,7 +241,7 @@ class ZooKeeperStore:
     async def save_snapshot(self, epoch: int, image: MetadataImage) -> None:
         """See `MetadataStore`."""
         with failures():
-            leadership = self._held(epoch)
+            leadership = self._current(epoch)
             covered = self.bytes_since_snapshot
             data = await offload(snapshot.dump, image)
             folder, pieces = await self._write_pieces(leadership, "snapshots", image.offset, data)
@@ -252,7 +254,7 @@ class ZooKeeperStore:
     async def trim(self, epoch: int) -> None:
         """See `MetadataStore`. Also deletes parts that never became valid."""
         with failures():
-            leadership = self._held(epoch)
+            leadership = self._current(epoch)
             pointer = DOCUMENTS.read_snapshot(await self._get(f"{self._root}/snapshot"))
             if pointer is None:
                 return
@@ -274,7 +276,7 @@ class ZooKeeperStore:
 
     async def close(self) -> None:
         """See `MetadataStore`. Ends the session, so that the next candidate is elected at once."""
-        self._give_up("the store is closed")
+        self._end_leadership("the store is closed")
         await self.session.close()
 
     # --- the election
@@ -287,11 +289,11 @@ class ZooKeeperStore:
                 path = f"{self._root}/candidates/{name}"
                 stat = await self.session.call(lambda zk, path=path: zk.exists_async(path))
                 ours = stat is not None and stat.ephemeralOwner == self.session.session_id
-                if ours and not self._barren:
+                if ours and not self._had_no_append:
                     return name
                 if stat is not None:
                     await self._ignoring(NoNodeError, lambda zk, path=path: zk.delete_async(path))
-        self._barren = False
+        self._had_no_append = False
         path = f"{self._root}/candidates/{self._prefix}"
         made = await self.session.call(
             lambda zk: zk.create_async(path, b"", ephemeral=True, sequence=True)
@@ -307,7 +309,7 @@ class ZooKeeperStore:
             at = queue.index(name)
             if at == 0:
                 return
-            again = self._look_again = trio.Event()
+            again = self._check_again = trio.Event()
             watch = self.session.watcher(again.set)
             path = f"{self._root}/candidates/{queue[at - 1]}"
             there = await self.session.call(lambda zk: zk.exists_async(path, watch=watch))  # noqa: B023
@@ -318,7 +320,7 @@ class ZooKeeperStore:
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
         """See `MetadataStore`."""
         self._deposed = controller_id, endpoint
-        self._look_again.set()
+        self._check_again.set()
 
     async def _remove_deposed(self, first: str) -> None:
         """Remove the first candidate from the queue if it is the deposed controller."""
@@ -382,22 +384,22 @@ class ZooKeeperStore:
 
     def _epoch_changed(self, leadership: _Leadership) -> None:
         if self._leadership is leadership and self.session.age == leadership.age:
-            self._give_up("another node campaigned", tell=True)
+            self._end_leadership("another node campaigned", notify=True)
 
-    def _give_up(self, why: str, *, tell: bool = False) -> None:
+    def _end_leadership(self, why: str, *, notify: bool = False) -> None:
         leadership, self._leadership = self._leadership, None
         if leadership is None:
             return
-        self._why, self._barren = why, not leadership.used
-        if tell:
+        self._ended_reason, self._had_no_append = why, not leadership.used
+        if notify:
             for call in list(self.lost):
                 call(leadership.epoch, why)
 
-    def _held(self, epoch: int) -> _Leadership:
+    def _current(self, epoch: int) -> _Leadership:
         """Return the leadership of `epoch`. Raises Fenced if it is, or may be, over."""
         leadership = self._leadership
         if leadership is None:
-            raise Fenced(f"epoch {epoch} is over: {self._why}")
+            raise Fenced(f"epoch {epoch} is over: {self._ended_reason}")
         if leadership.epoch != epoch:
             raise Fenced(f"epoch {epoch} is over: this store has {leadership.epoch}")
         if self.session.age != leadership.age:
@@ -461,7 +463,7 @@ class ZooKeeperStore:
             return results[2:]
         at, error = refused
         if at < 2:
-            self._give_up("another node campaigned", tell=True)
+            self._end_leadership("another node campaigned", notify=True)
             raise Fenced(f"epoch {leadership.epoch} is over: {what} was refused")
         raise StoreFailed(f"ZooKeeper refused {what}: {type(error).__name__}")
 

@@ -113,7 +113,7 @@ class ZooKeeperSession:
             while not self._connected and not self._closed:
                 await self._changed.wait()
         if not self.connected:
-            self._drop_dead()
+            self._drop_stopped_client()
             why = "closed" if self._closed else f"not reached within {self._connect_timeout_ms} ms"
             raise StoreFailed(
                 f"ZooKeeper at {self.hosts}: {why}"
@@ -162,7 +162,7 @@ class ZooKeeperSession:
         result: Any = start(client)
 
         def finished(_: object) -> None:
-            self._soon(done.set)
+            self._call_soon(done.set)
 
         result.rawlink(finished)
         return result, done
@@ -180,7 +180,7 @@ class ZooKeeperSession:
     def watcher(self, call: Callable[[], None]) -> Callable[[Any], None]:
         """Return a watch for kazoo that runs `call()` on the loop, once; also if the connection,
         and so the watch, is lost."""
-        return lambda _: self._soon(call)
+        return lambda _: self._call_soon(call)
 
     async def close(self) -> None:
         """End the session: ZooKeeper deletes its ephemeral nodes at once. Tasks that wait for an
@@ -223,30 +223,30 @@ class ZooKeeperSession:
                 logger=_quiet,
             ),
         )
-        client.add_listener(self._heard)
+        client.add_listener(self._state_changed)
         self._client = client
         # This joins threads of an earlier start. There are none, but run it off the loop all the
         # same.
         await trio.to_thread.run_sync(client.start_async)
 
-    def _drop_dead(self) -> None:
+    def _drop_stopped_client(self) -> None:
         """Make the next `ready` start another client if kazoo's thread has ended, which only a bug
         can cause."""
         client = self._client
         if client is not None and client.client_state == KeeperState.CLOSED:
             logger.error("the client of ZooKeeper at %s stopped; another takes over", self.hosts)
-            client.remove_listener(self._heard)
+            client.remove_listener(self._state_changed)
             self._client = None
 
-    def _heard(self, state: str) -> None:
+    def _state_changed(self, state: str) -> None:
         """Handle a change of state, on kazoo's thread."""
         connected = state == KazooState.CONNECTED
         if not connected:
             self._connected = False
             self.age += 1
-        self._soon(lambda: self._take(connected))
+        self._call_soon(lambda: self._set_connected(connected))
 
-    def _take(self, connected: bool) -> None:
+    def _set_connected(self, connected: bool) -> None:
         # States arrive in order. The last one counts, which may be newer than this one.
         client = self._client
         if client is None:
@@ -265,7 +265,7 @@ class ZooKeeperSession:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 
-    def _soon(self, call: Callable[[], None]) -> None:
+    def _call_soon(self, call: Callable[[], None]) -> None:
         """Run `call()` on the loop. May be called in any thread."""
         assert self._token is not None
         # If the loop has ended, so has every waiting task.

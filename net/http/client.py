@@ -17,7 +17,11 @@ T = TypeVar("T")
 
 ANSWER_BYTES_MAX: Final = 64 << 20
 _READ_BYTES: Final = 65_536
-_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError)
+_CONNECTION_LOST: Final = (
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    h11.RemoteProtocolError,
+)
 
 
 class HttpClient:
@@ -29,12 +33,12 @@ class HttpClient:
         *,
         tls: ssl.SSLContext | None = None,
         timeout_s: float = 30.0,
-        again: bool = True,
+        retry_once: bool = True,
     ) -> None:
-        """Initialize the client. `again` tells whether to send a request a second time if the
+        """Initialize the client. `retry_once` tells whether to send a request a second time if the
         server closed a kept connection, although it may have received the request."""
         self.where = where
-        self._again = again
+        self._retry_once = retry_once
         self._tls = tls
         self._timeout_s = timeout_s
         self._lock = trio.Lock()
@@ -52,33 +56,33 @@ class HttpClient:
                 raise
 
     async def _ask(self, request: Request) -> Response:
-        kept = self._again and self._stream is not None
+        kept = self._retry_once and self._stream is not None
         if kept:
             try:
-                return await self._once(request)
-            except _GONE:
+                return await self._send_once(request)
+            except _CONNECTION_LOST:
                 await self._drop()  # the server closed the connection between two requests
-        return await self._gone_is_an_error(lambda: self._once(request))
+        return await self._as_http_error(lambda: self._send_once(request))
 
     async def begin(self, request: Request) -> Response:
         """Send a request and read the head of the response; `more` then returns its body, part by
         part. No other request may begin before the body has ended. Raises HttpError, OSError,
         trio.TooSlowError."""
         with trio.fail_after(self._timeout_s):
-            return await self._gone_is_an_error(lambda: self._begin(request))
+            return await self._as_http_error(lambda: self._begin(request))
 
     async def more(self) -> bytes:
         """Return the next part of the body after `begin`, without a time limit; empty at the end.
         Raises HttpError, OSError."""
-        return await self._gone_is_an_error(self._part)
+        return await self._as_http_error(self._part)
 
-    async def _gone_is_an_error(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _as_http_error(self, ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await ask()
-        except _GONE as e:
+        except _CONNECTION_LOST as e:
             raise HttpError(f"{self.where.url} closed the connection: {e}") from None
 
-    async def _once(self, request: Request) -> Response:
+    async def _send_once(self, request: Request) -> Response:
         head = await self._begin(request)
         body = bytearray()
         while part := await self._part():

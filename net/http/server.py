@@ -77,7 +77,7 @@ class HttpServer:
             return
         self._open += 1
         try:
-            await self._talk(
+            await self._serve_requests(
                 trio.SSLStream(stream, self._tls, server_side=True) if self._tls else stream
             )
         except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, OSError):
@@ -90,7 +90,7 @@ class HttpServer:
             with trio.CancelScope(shield=True), trio.move_on_after(1):
                 await trio.aclose_forcefully(stream)
 
-    async def _talk(self, stream: trio.abc.Stream) -> None:
+    async def _serve_requests(self, stream: trio.abc.Stream) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head_bytes)
         while True:
             wrong: tuple[int, str] | None = None
@@ -150,8 +150,8 @@ class HttpServer:
             if event is not h11.NEED_DATA:
                 return event
             if connection.they_are_waiting_for_100_continue:
-                going_on = h11.InformationalResponse(status_code=100, headers=[])
-                await stream.send_all(connection.send(going_on) or b"")
+                continues = h11.InformationalResponse(status_code=100, headers=[])
+                await stream.send_all(connection.send(continues) or b"")
             with trio.move_on_after(self._limits.idle_s):
                 connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
                 continue

@@ -27,7 +27,7 @@ from pk.net.tls.stores import entries_of_pem, read_store
 
 logger = logging.getLogger("pk.server")
 
-LOOKED_AT_S: Final = 1.0
+FILES_CHECKED_S: Final = 1.0
 """How often to check files for changes."""
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -134,7 +134,9 @@ def _trusted(settings: TlsSettings) -> list[str]:
     return entries.trusted
 
 
-def wrong_dates(settings: TlsSettings, option: str = "ssl.keystore.location") -> str | None:
+def certificate_date_problem(
+    settings: TlsSettings, option: str = "ssl.keystore.location"
+) -> str | None:
     """Return why peers do not accept our certificate now: it has expired, or is not valid yet. None
     if its dates are valid. `option` is the option by which the user named its file. Raises
     TlsError. Reads files, so call it in a thread.
@@ -314,15 +316,15 @@ class CurrentContext:
         self._made_of: object = None
         self._tried: object = None
         self._context: ssl.SSLContext | None = None
-        self._looked_at = -LOOKED_AT_S
+        self._checked_at = -FILES_CHECKED_S
         self._stamps: tuple[object, ...] = ()
         self._lock = trio.Lock()
 
     async def get(self) -> ssl.SSLContext:
         """Return the newest context that could be created. Raises TlsError if none ever could."""
         settings = self._settings()
-        if monotonic() - self._looked_at >= LOOKED_AT_S:
-            self._looked_at = monotonic()
+        if monotonic() - self._checked_at >= FILES_CHECKED_S:
+            self._checked_at = monotonic()
             self._stamps = tuple(map(_stamp, settings.files))
         wanted = (settings, self._stamps)
         if self._context is not None and wanted in (self._made_of, self._tried):

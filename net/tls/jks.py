@@ -20,7 +20,7 @@ from pk.core.auth.der import DerError, element
 from pk.core.structs import repr_without
 
 MAGIC: Final = b"\xfe\xed\xfe\xed"
-_MIGHTY: Final = b"Mighty Aphrodite"
+_DIGEST_SALT: Final = b"Mighty Aphrodite"
 _DIGEST_BYTES: Final = 20
 _KEY, _CERTIFICATE = 1, 2
 _SUN_KEY_PROTECTOR: Final = bytes.fromhex("060a2b060104012a02110101")
@@ -113,7 +113,7 @@ def _certificate(reader: _Reader, version: int) -> str:
 
 def _check(data: bytes, password: str) -> None:
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
-    found = sha1(password.encode("utf-16-be") + _MIGHTY + body).digest()
+    found = sha1(password.encode("utf-16-be") + _DIGEST_SALT + body).digest()
     if not compare_digest(found, digest):
         raise StoreError("its password is wrong, or it is damaged")
 

@@ -383,7 +383,7 @@ def test_a_certificate_that_has_expired(files: Files) -> None:
 def test_a_broker_with_a_certificate_whose_dates_are_wrong_starts_and_warns(
     files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pk.net.tls.contexts.LOOKED_AT_S", -1.0)
+    monkeypatch.setattr("pk.net.tls.contexts.FILES_CHECKED_S", -1.0)
 
     expired = files.authority.sign("CN=server", "127.0.0.1", days=-2)
     early = files.authority.sign("CN=server", "127.0.0.1", begins=2 * DAY)
@@ -522,7 +522,7 @@ def _any() -> ssl.SSLContext:
 def test_a_new_certificate_drops_no_connection(
     files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pk.net.tls.contexts.LOOKED_AT_S", -1.0)
+    monkeypatch.setattr("pk.net.tls.contexts.FILES_CHECKED_S", -1.0)
 
     @trio_test
     async def run() -> None:

@@ -33,7 +33,12 @@ async def start(context: Context, options: StartRegistry) -> Exit:
     from pk.net.schemas.registry import Settings
     from pk.net.schemas.serve import Listening, serve_registry
     from pk.net.schemas.users import authenticator
-    from pk.net.tls.contexts import TlsError, client_context, server_context, wrong_dates
+    from pk.net.tls.contexts import (
+        TlsError,
+        certificate_date_problem,
+        client_context,
+        server_context,
+    )
     from pk.net.tls.settings import TlsSettings
 
     if not 0 <= options.port <= 65535:
@@ -45,7 +50,7 @@ async def start(context: Context, options: StartRegistry) -> Exit:
         if options.tls_key is not None:
             own = TlsSettings(keystore_type="PEM", keystore_location=options.tls_key)
             tls = server_context(own)
-            if (said := wrong_dates(own, "--tls-key")) is not None:
+            if (said := certificate_date_problem(own, "--tls-key")) is not None:
                 context.say(f"Warning: {said}; clients that verify it cannot connect")
         trust = (
             client_context(
