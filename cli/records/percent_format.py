@@ -361,8 +361,8 @@ def compile_reader(form: str) -> LineParser:
         textual = name in ("key", "value")
         if modifier not in (None, "hex", "base64", "json") or (modifier and not textual):
             raise Unusable(
-                f"-f: %{token} is read as it is, as {{re[…]}}, or where it is a key or a value as "
-                f"{{hex}}, {{base64}} or {{json}}, not {modifier!r}."
+                f"-f: %{token} takes {{re[…]}} and, for a key or a value, {{hex}}, {{base64}} or "
+                f"{{json}}, not {modifier!r}."
             )
         names.append((name, modifier))
         tokens[name] = f"%{token}"

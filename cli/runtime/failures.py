@@ -49,7 +49,7 @@ _NEXT_STEP = {
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group still reads that topic; stop its members first",
     ErrorCode.NOT_ENOUGH_REPLICAS: "`pk isr` shows which replicas are in sync",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "`pk isr` shows which replicas are in sync",
-    ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes says how large a batch may be",
+    ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes sets the maximum size of a batch",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`pk brokers list` lists brokers",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "`pk isr` shows which replicas are in sync",
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "start a broker that holds a replica; "
@@ -338,7 +338,7 @@ def _kafka(error: KafkaError) -> str:
         step = "`pk why denied USER OPERATION RESOURCE` shows which ACL decides or is missing"
     key = _CONFIG_KEY.search(head) if code is ErrorCode.INVALID_CONFIG else None
     if key is not None:
-        step = f"`pk help configs {key[0]}` says what it takes"
+        step = f"`pk help configs {key[0]}` shows the valid values"
     if step is None and not plain and code not in _SAYS_ALL:
         step = f"`pk help errors {code.name}` says more"
     if head.endswith("?"):

@@ -417,7 +417,7 @@ def _check_same_table(options: ExportOptions, before: Manifest) -> None:
     ):
         raise DirectoryRefused(
             f"the directory {options.directory} is a {before.table} table, which can only be "
-            "overwritten as it is, with the same format, name and layout; give another directory"
+            "overwritten with the same format, name and layout; give another directory"
         )
 
 

@@ -80,7 +80,7 @@ def _shape(kind: Type, within: tuple[str, ...]) -> Shape:
 
 def _record(kind: Type, within: tuple[str, ...]) -> Shape:
     if kind.name in within:
-        raise SchemaError(f"{kind.name} contains itself: Spark has no such type")
+        raise SchemaError(f"{kind.name} contains itself: Spark has no recursive types")
     shapes = {each.name: _shape(each.type, (*within, kind.name)) for each in kind.fields}
     fields = [t.StructField(name, each.type) for name, each in shapes.items()]
     converts = {n: each.convert for n, each in shapes.items() if each.convert is not None}

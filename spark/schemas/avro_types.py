@@ -34,7 +34,7 @@ def _ddl(kind: Type, within: tuple[str, ...]) -> str:
         case "record" | "error":
             if kind.name in within:
                 raise SchemaError(
-                    f"{kind.name} contains itself: Spark has no such type; read it as JSON"
+                    f"{kind.name} contains itself: Spark has no recursive types; read it as JSON"
                 )
             inner = (*within, kind.name)
             fields = (f"`{each.name}`: {_ddl(each.type, inner)}" for each in kind.fields)

@@ -66,7 +66,7 @@ _ANYTHING: Final = Shape(t.StringType(), _whole_text)
 
 def _shape(node: Node, within: tuple[Node, ...]) -> Shape:
     if any(each is node for each in within):
-        raise SchemaError("a part of the schema contains itself: Spark has no such type")
+        raise SchemaError("a part of the schema contains itself: Spark has no recursive types")
     inner = (*within, node)
     match node.kind:
         case "string":

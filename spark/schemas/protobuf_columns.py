@@ -108,7 +108,7 @@ def read_with(
 def _message(descriptor: Any, within: tuple[str, ...]) -> Shape:
     full = str(descriptor.full_name)
     if full in within:
-        raise SchemaError(f"{full} contains itself: Spark has no such type")
+        raise SchemaError(f"{full} contains itself: Spark has no recursive types")
     if full in _WRAPPERS:
         kind = _WRAPPERS[full]
         whole = isinstance(kind, t.DecimalType)

@@ -64,7 +64,7 @@ ENDLESS = (
 """Examples that end when they are interrupted."""
 
 NOTHING_TO_DO = {
-    "pk reassign apply --resume": "No unfinished reassignment was started here",
+    "pk reassign apply --resume": "No unfinished reassignment was started from this machine",
     "pk reassign throttle 80MB/s": "Nothing is moving or throttled",
     "pk reassign cancel orders/3": "is not being reassigned",
     "pk transactions describe payments-1": "Transactional id 'payments-1' does not exist",

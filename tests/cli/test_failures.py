@@ -97,7 +97,7 @@ UNREACHABLE = NoBrokers(
         (
             KafkaError(ErrorCode.INVALID_CONFIG, "Invalid value x for retention.ms: not a number."),
             1,
-            "for retention.ms: not a number; `pk help configs retention.ms` says what it takes.",
+            "retention.ms: not a number; `pk help configs retention.ms` shows the valid values.",
         ),
         (KafkaError(ErrorCode.INVALID_CONFIG, "Too many."), 1, "Too many."),
         (KafkaError(12345), 1, "ERROR_12345"),

@@ -99,7 +99,7 @@ def test_status_of_a_pipeline_that_runs_that_has_died_and_that_never_ran(
     pk: Run, file: Path, tmp_path: Path
 ) -> None:
     never = pk("spark", "pipeline", "status", str(file))
-    assert (never.code, "it has never run here" in never.err) == (1, True), never.err
+    assert (never.code, "it has never run on this machine" in never.err) == (1, True), never.err
     status = status_of(file)
     with Lock(Places(parse_pipeline(FILE, str(file)))):
         status.write("running")

@@ -292,7 +292,7 @@ def test_killed_it_leaves_throttles_that_status_notices_and_resume_removes(pk: P
     }
     wait_until("the end of the moves", lambda: not pk.moving() or None)
     reported = pk.run("reassign", "status")
-    assert "left behind by a reassignment from here" in reported.err
+    assert "left behind by a reassignment from this machine" in reported.err
     health = {c["check"]: c for c in pk.json("cluster", "health")[0]["checks"]}
     assert health["orphan-throttles"]["state"] == "warning"
     pk.run("reassign", "throttle", "--remove", code=5)
@@ -301,7 +301,7 @@ def test_killed_it_leaves_throttles_that_status_notices_and_resume_removes(pk: P
     assert [row["result"] for row in resumed] == ["moved", "moved"]
     assert pk.throttles() == []
     assert (
-        "No unfinished reassignment was started here"
+        "No unfinished reassignment was started from this machine"
         in pk.run("reassign", "apply", "--resume", code=1).err
     )
 

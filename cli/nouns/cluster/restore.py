@@ -169,7 +169,7 @@ async def _agree(context: Context, new: Sequence[TopicFound], url: str) -> None:
     rows = _rows(new, frozenset(), "would be restored")
     say_table_preview(context, listing(RestoredRow, rows), ASKED_ROWS, "--dry-run")
     context.say(
-        "The lost cluster must not run any more: this one deletes segments in the store when they "
+        "The lost cluster must never run again: this one deletes segments in the store when they "
         "expire."
     )
     await context.agree(

@@ -25,7 +25,9 @@ async def status(context: Context, options: "Files") -> None:
         pipeline = read_pipeline(context, file)
         found = read_status(Places(pipeline))
         if found is None:
-            never = CommandError(f"it has never run here; `pk spark pipeline run {file}` runs it.")
+            never = CommandError(
+                f"it has never run on this machine; `pk spark pipeline run {file}` runs it."
+            )
             context.failed(never, file)
             continue
         rows += query_rows(found)

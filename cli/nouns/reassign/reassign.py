@@ -322,7 +322,7 @@ def unfinished(path: str | None, cluster_id: str | None) -> rollback_files.Rollb
         if rollback.finished is None:
             return rollback
     raise CommandError(
-        "No unfinished reassignment was started here; `pk reassign status` shows all."
+        "No unfinished reassignment was started from this machine; `pk reassign status` shows all."
     )
 
 
@@ -371,7 +371,8 @@ async def rollback(context: Context, options: RollBack) -> int | None:
         known = [r for r in rollback_files.rollbacks(cluster.cluster_id) if not r.moved_nothing]
         if not known:
             raise CommandError(
-                "No reassignment of this cluster was made from here; give a rollback file."
+                "No reassignment of this cluster was started from this machine; give a rollback "
+                "file."
             )
         wanted = known[0]
     described = await admin.describe_topics()

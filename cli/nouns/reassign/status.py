@@ -112,7 +112,7 @@ def _show(context: Context, tracker: Tracker, live: Live, present: Present) -> N
     if orphaned:
         say_orphans(context, present, live.cluster_id)
     elif live.running and _left(live.cluster_id):
-        context.say("`pk reassign apply --resume` continues watching what was started here.")
+        context.say("`pk reassign apply --resume` continues to watch what this machine started.")
 
 
 def _left(cluster_id: str | None) -> list[rollback_files.Rollback]:
@@ -127,7 +127,9 @@ def say_orphans(context: Context, present: Present, cluster_id: str | None) -> N
     ours = [r.path for r in _left(cluster_id) if r.throttled.any]
     if context.session is not None:
         context.session.reported.update(ours)
-    whose = "left behind by a reassignment from here" if ours else "set although nothing moves"
+    whose = (
+        "left behind by a reassignment from this machine" if ours else "set although nothing moves"
+    )
     context.say(
         f"Throttles are {whose}, on {describe(everything(present, ()))}: replicas that fall behind "
         "catch up at that rate. `pk reassign throttle --remove` removes them."

@@ -80,7 +80,7 @@ async def expire(context: Context, options: ExpireToken) -> None:
     admin = await context.admin()
     token = await _token(admin, options.token, "ExpireDelegationToken")
     when = f"in {show_span(options.after.ms)}" if options.after else "at once"
-    context.say(f"This ends a token of {token.owner} {when}: nobody can log in with it then.")
+    context.say(f"This ends a token of {token.owner} {when}. Logging in with it then fails.")
     if context.change.dry_run:
         _show(context, token, None, "would be ended")
         return
