@@ -332,7 +332,7 @@ pk.request.bytes.max LONG 268435456 valid=1..
     How many bytes of requests all connections may hold in memory together.
 
 pk.request.elements.max INT 100000 valid=1..
-    How many things one request may name: the elements of all its arrays together. The connection
+    How many elements all arrays of one request may have together. The connection
     of a client that sends a larger request is closed.
 
 pk.sasl.oauthbearer.unsecured BOOLEAN false

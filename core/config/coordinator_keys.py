@@ -75,7 +75,7 @@ group.share.assignors LIST simple
     The assignors that the coordinator offers share groups.
 
 group.share.delivery.count.limit INT 5 valid=2..10
-    How often a record is delivered to a share group before delivery is given up.
+    How many times a record may be delivered to a share group before it is archived.
 
 group.share.heartbeat.interval.ms INT 5000 valid=1..
     How often members of share groups must send heartbeats, in ms.
@@ -218,7 +218,7 @@ share.coordinator.state.topic.compression.codec INT 0
     The compression of the share state topic, by number.
 
 share.coordinator.state.topic.min.isr SHORT 2 valid=1..
-    The in-sync replicas that the share state topic demands.
+    The min.insync.replicas of the share state topic.
 
 share.coordinator.state.topic.num.partitions INT 50 valid=1..
     How many partitions the share state topic is created with.
@@ -254,7 +254,7 @@ transaction.state.log.load.buffer.size INT 5242880 valid=1..
     How many bytes are read at once when a coordinator loads a partition of transactions.
 
 transaction.state.log.min.isr INT 2 valid=1..
-    The in-sync replicas that the transactions topic demands.
+    The min.insync.replicas of the transactions topic.
 
 transaction.state.log.num.partitions INT 50 valid=1..
     How many partitions the transactions topic is created with.

@@ -40,13 +40,13 @@ controller.quorum.voters LIST "" valid=nonempty
     The voters of the quorum, as ID@HOST:PORT.
 
 follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic=cluster
-    Whether a new follower begins behind what is in remote storage.
+    Whether a new follower begins after the last offset in remote storage.
 
 log.local.retention.bytes LONG -2 valid=-2.. dynamic=cluster
-    How much of a tiered partition stays on the broker, in bytes; -2 means the whole retention.
+    How much of a tiered partition stays on the broker, in bytes; -2 means log.retention.bytes.
 
 log.local.retention.ms LONG -2 valid=-2.. dynamic=cluster
-    How long records of a tiered partition stay on the broker, in ms; -2 means the whole retention.
+    How long records of a tiered partition stay on the broker, in ms; -2 means log.retention.ms.
 
 metadata.log.dir STRING null
     The directory of Kafka's own metadata log.

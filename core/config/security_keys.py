@@ -21,7 +21,7 @@ delegation.token.expiry.time.ms LONG 86400000 valid=1..
     How long a delegation token is valid before it must be renewed, in ms.
 
 delegation.token.max.lifetime.ms LONG 604800000 valid=1..
-    How long a delegation token can be renewed before it expires for good, in ms.
+    The maximum lifetime of a delegation token, including renewals, in ms.
 
 delegation.token.secret.key PASSWORD null
     The secret with which all brokers create and check delegation tokens; it must be the same on

@@ -121,7 +121,7 @@ share.auto.offset.reset STRING latest
     Where a new share group begins: earliest, latest, or by_duration:P… before now.
 
 share.delivery.count.limit INT 5 valid=2..10
-    How often a record is delivered to the share group before delivery is given up.
+    How many times a record may be delivered to the share group before it is archived.
 
 share.heartbeat.interval.ms INT 5000 valid=1..
     How often members of the share group must send heartbeats, in ms.
