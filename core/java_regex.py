@@ -270,9 +270,9 @@ class _Reader:
         if not quantifier:
             return atom
         if looks_around or not atom.text:
-            raise self.error("pk does not repeat what only looks around")
+            raise self.error("pk does not support a repeated lookaround")
         if atom.captures and (quantifier[1:] == "+" or quantifier[-2:] == "}+"):
-            raise self.error("pk remembers no groups in what is repeated possessively")
+            raise self.error("pk does not support capturing groups in a possessive repetition")
         if not quantifier.startswith("?") and (atom.captures > 1 or atom.captures and atom.empty):
             raise self.error("pk repeats one group at most, which is not empty: write (?:...)")
         empty = atom.empty or quantifier[0] in "*?" or quantifier.startswith("{0")
@@ -504,7 +504,7 @@ class _Reader:
         self._position = found.end()
         code = int(next(filter(None, found.groups())), 16)
         if code > _LAST or 0xD800 <= code < 0xE000:
-            raise self.error("pk takes no halves of characters, and none beyond Unicode's last")
+            raise self.error("pk does not support surrogates, or code points above 10FFFF")
         return code
 
     def _class(self, flags: _Flags) -> Ranges:
@@ -520,7 +520,9 @@ class _Reader:
             if not closes:
                 self._take(2)  # The operator &&.
             if operand is None or (mixed and not (closes and found is None)):
-                raise self.error("pk takes an intersection of plain classes: write [..&&[..]]")
+                raise self.error(
+                    "pk supports intersections only of plain classes: write [..&&[..]]"
+                )
             found = operand if found is None else _intersection(found, operand)
             if closes:
                 break
@@ -550,7 +552,7 @@ class _Reader:
             self._check_case(name, flags)
             return _set_of(ranges, flags)
         if self._peek() in ("^", "&"):
-            raise self.error("within a class, pk takes ^ and & only with a backslash before it")
+            raise self.error("within a class, ^ and & must be escaped with a backslash")
         low = high = self._class_code()
         ends = self._peek(2)
         if ends[:1] == "-" and ends[1:] not in ("]", "[", ""):
@@ -590,7 +592,7 @@ class JavaRegex:
         try:
             self._compiled = re.compile(text, re.ASCII)
         except (re.error, RecursionError, OverflowError) as e:
-            raise JavaRegexError(f"pk cannot do this: {e}") from None
+            raise JavaRegexError(f"pk does not support this pattern: {e}") from None
         self._names = reader.names
 
     @property

@@ -96,11 +96,15 @@ def _refuse(promises: Mapping[str, str], config: BrokerConfig) -> None:
         return
     if len(promises) == 1:
         ((name, promise),) = promises.items()
-        said = f"what {name} promises, that {promise}. Remove it"
+        keys, pronoun = f"{name}: it requires that {promise}", "it"
     else:
-        each = ", ".join(f"{name} (that {promise})" for name, promise in promises.items())
-        said = f"what these keys promise: {each}. Remove them"
-    raise ConfigError(f"pk cannot keep {said}, or accept that with {IGNORE}=true")
+        each = ", ".join(
+            f"{name} (it requires that {promise})" for name, promise in promises.items()
+        )
+        keys, pronoun = f"these keys: {each}", "them"
+    raise ConfigError(
+        f"pk does not support {keys}. Remove {pronoun}, or ignore {pronoun} with {IGNORE}=true"
+    )
 
 
 def _promise(config: BrokerConfig, name: str) -> str | None:

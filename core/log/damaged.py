@@ -68,11 +68,11 @@ class Damage(IntEnum):
 
 _DESCRIPTIONS: Final = {
     Damage.NONE: "sound",
-    Damage.CORRUPT: "a batch in its middle is damaged",
+    Damage.CORRUPT: "a batch before its end is damaged",
     Damage.MISSING_FILE: "a file is missing",
-    Damage.SHORT: "it ends below what was committed",
+    Damage.SHORT: "it ends below a committed offset",
     Damage.MISSING: "its files are gone",
-    Damage.FOREIGN: "its directory is another topic's",
+    Damage.FOREIGN: "its directory belongs to another topic",
     Damage.UNREADABLE: "it cannot be opened",
     Damage.CUT: "it had committed records that its leader does not have",
 }

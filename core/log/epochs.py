@@ -137,7 +137,7 @@ class LeaderEpochs:
             count = int(announced)
             entries = [EpochStart(*map(int, line.split())) for line in lines[:count]]
         except TypeError as e:
-            raise ValueError(f"a line of a leader epoch checkpoint that is none: {e}") from None
+            raise ValueError(f"an invalid line in a leader epoch checkpoint: {e}") from None
         if version.strip() != "0":
             raise ValueError(f"version {version!r} of a leader epoch checkpoint")
         if count < 0 or len(entries) != count or any(lines[count:]):

@@ -106,7 +106,7 @@ class Log:
         """Remove the mark once the replica is in sync again and, unless `keep` is set, the kept
         data too. Raises StorageError."""
         state = self.state
-        with self.durability.lock, storage_errors(state.directory, "remove what was kept"):
+        with self.durability.lock, storage_errors(state.directory, "remove the kept data"):
             if not state.abandoned:
                 unmark(state.disk, state.directory, keep=keep)
             self.mark = None
@@ -115,7 +115,7 @@ class Log:
         """Copy the mark and the truncated data of `other`, of which this log is a copy. Raises
         StorageError."""
         state, source = self.state, other.state
-        with other.durability.lock, storage_errors(state.directory, "copy what was kept"):
+        with other.durability.lock, storage_errors(state.directory, "copy the kept data"):
             copy_damage(state.disk, state.directory, source.disk, source.directory)
             self.mark, self.kept_bytes = other.mark, other.kept_bytes
 
@@ -165,7 +165,7 @@ class Log:
             try:
                 active.finish()
             except OSError as e:
-                raise state.refuse("give room back", e) from e
+                raise state.refuse("truncate the allocated space", e) from e
         behind = durability.recovery_point < state.log_end_offset
         changed = state.changed or behind or state.names_changed
         try:

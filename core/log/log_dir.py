@@ -226,7 +226,7 @@ class LogDir:
             try:
                 said = parse(self.disk.read(path))
             except CborError as e:
-                logger.warning("%s cannot be read (%s): going on without it", path, e)
+                logger.warning("%s cannot be read and is ignored: %s", path, e)
         self.disk.remove(path)
         return said
 
@@ -239,7 +239,7 @@ class LogDir:
         try:
             return checkpoints.parse_offsets(self.disk.read(path))
         except ValueError as e:
-            logger.warning("%s cannot be read (%s): going on without it", path, e)
+            logger.warning("%s cannot be read and is ignored: %s", path, e)
             return {}
 
     def sync_names(self) -> None:

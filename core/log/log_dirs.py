@@ -244,7 +244,7 @@ class LogDirs:
                 raise StorageError(str(tp), "create", OSError("every log directory has failed"))
             usable = [d for d in self.usable if tp not in d.leaving]
             if not usable:
-                error = OSError("the log that was there before is not renamed away yet")
+                error = OSError("the previous log of this partition has not been renamed yet")
                 raise StorageError(str(tp), "create", error, undone=True)
             preferred = self._preferred_dirs.pop(tp, None)
             usable = [d for d in usable if not d.cordoned] or usable
@@ -574,7 +574,7 @@ def _report_losses(log: Log) -> None:
     """Log the data that a log had lost when it was opened."""
     if (mark := log.mark) is not None:
         logger.error(
-            "%s is damaged: %s. It ends at %d and once reached %d or more. What was cut off is "
+            "%s is damaged: %s. It ends at %d and once reached %d or more. The truncated data is "
             "kept in %s until this replica is in sync again",
             log.state.tp, mark.damage.description, log.state.log_end_offset, mark.lost_offset,
             log.state.directory,

@@ -355,7 +355,7 @@ class Producers:
         assert verification is not None
         if header.base_sequence > verification.lowest_sequence:
             raise _out_of_order(
-                header, f"is behind {verification.lowest_sequence}, which was not taken yet"
+                header, f"is behind {verification.lowest_sequence}, which was not appended yet"
             )
         if from_zero and header.base_sequence and producer_id not in self._states:
             raise _out_of_order(header, "begins at a producer that is not known")

@@ -101,7 +101,7 @@ def find_replacement_problem(
         elif not replaced.compacted and _is_different_batch(
             batch.data, _read(old, header.size, batch.position + shift)
         ):
-            wrong.append("another batch is whole here")
+            wrong.append("this replica has a different valid batch here")
         if wrong:
             return f"at position {batch.position}: {wrong[0]}"
         due = check.next_offset

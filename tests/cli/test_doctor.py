@@ -228,7 +228,7 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
     "damaged-replicas": (
         recovering(r.UncleanRecovery(1, (), (), "", (log(2, damage=1),))),
         WARNING,
-        "Broker 2 found 1 log damaged: a batch in its middle is damaged",
+        "Broker 2 found 1 log damaged: a batch before its end is damaged",
     ),
     "damaged-replicas more": (
         recovering(r.UncleanRecovery(1, (), (), "", (log(1), log(2, damaged_segments=3)))),

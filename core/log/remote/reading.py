@@ -272,7 +272,9 @@ class RemoteReader:
         chunk = self._storage.get(name, start, wanted)
         self._fetched(len(chunk))
         if len(chunk) < wanted:
-            raise RemoteStorageError(f"{name}: {len(chunk)} of {wanted} bytes from {start} came")
+            raise RemoteStorageError(
+                f"{name}: {len(chunk)} of {wanted} bytes at {start} were received"
+            )
         return chunk
 
     # --- ahead of consumers ---

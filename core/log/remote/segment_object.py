@@ -121,7 +121,7 @@ def tail_size(name: str, data: bytes) -> int:
     """Read the size of the tail, without its footer, from `data`, which is the end of the object.
     Raises DamagedObject."""
     if len(data) < FOOTER.size or data[-len(MAGIC) :] != MAGIC:
-        raise DamagedObject(f"{name} is no whole segment")
+        raise DamagedObject(f"{name} is not a complete segment")
     return FOOTER.unpack(data[-FOOTER.size :])[0]
 
 
@@ -168,7 +168,7 @@ def find_tail(storage: RemoteStorage, name: str, object_size: int) -> Tail:
     data = bytes(storage.get(name, start))
     wanted = tail_size(name, data) + FOOTER.size
     if wanted > object_size:
-        raise DamagedObject(f"{name} is no whole segment")
+        raise DamagedObject(f"{name} is not a complete segment")
     if wanted > len(data):
         data = bytes(storage.get(name, object_size - wanted))
     return parse_tail(name, data)

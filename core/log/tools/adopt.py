@@ -153,7 +153,7 @@ def _read_owner(disk: Disk, paths: Sequence[str]) -> MetaProperties:
             meta = MetaProperties.parse(disk.read(f"{path}/{META_PROPERTIES}"))
         except FileNotFoundError:
             raise CannotAdopt(
-                f"{path} has no {META_PROPERTIES}, so it is no data directory of a Kafka."
+                f"{path} has no {META_PROPERTIES}, so it is not a data directory of Apache Kafka."
             ) from None
         except ValueError as e:
             raise CannotAdopt(

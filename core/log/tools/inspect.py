@@ -228,7 +228,7 @@ class Scan:
                 yield batch
 
     def _note(self, position: int, what: str, following: int | None) -> None:
-        skipped = f"; going on at {following}, where the index knows a batch" if following else ""
+        skipped = f"; continuing at {following}, where the index has a batch" if following else ""
         self.problems.append(Finding(self._file.path, position, -1, what + skipped))
 
     def _has_grown(self) -> bool:
@@ -282,7 +282,7 @@ class Scan:
             return f"no batch: {e.message}"
 
     def _torn(self, position: int) -> str:
-        return f"cut off: {self._size - position} bytes are no whole batch header"
+        return f"cut off: {self._size - position} bytes are too few for a batch header"
 
     def _not_a_batch(self, position: int, head: bytes, magic: int, size: int) -> str:
         if not any(head) and self._only_zeros(position):
@@ -338,7 +338,7 @@ def offset_entries(path: str, data: bytes, base: int) -> tuple[list[OffsetEntry]
         one, other = found[i - 1], found[i]
         if other.offset <= one.offset or other.position <= one.position:
             what = (
-                f"entry {i} ({other.offset} at {other.position}) is not behind the one before "
+                f"entry {i} ({other.offset} at {other.position}) is not after the previous entry "
                 f"({one.offset} at {one.position})"
             )
             findings.append(Finding(path, i * OFFSET_ENTRY.size, other.offset, what))
@@ -356,7 +356,7 @@ def time_entries(path: str, data: bytes, base: int) -> tuple[list[TimeEntry], li
         one, other = found[i - 1], found[i]
         if other.timestamp <= one.timestamp or other.offset <= one.offset:
             what = (
-                f"entry {i} ({other.timestamp} at {other.offset}) is not behind the one before "
+                f"entry {i} ({other.timestamp} at {other.offset}) is not after the previous entry "
                 f"({one.timestamp} at {one.offset})"
             )
             findings.append(Finding(path, i * TIME_ENTRY.size, other.offset, what))
@@ -374,7 +374,7 @@ def _entries(
     findings: list[Finding] = []
     rest = len(data) % entry.size
     if rest:
-        what = f"{len(data)} bytes are no whole number of entries of {entry.size}"
+        what = f"{len(data)} bytes are not a multiple of the entry size, {entry.size}"
         findings.append(Finding(path, len(data) - rest, -1, what))
     found: list[tuple[int, int]] = []
     for i, (one, other) in enumerate(entry.iter_unpack(data[: len(data) - rest])):
@@ -393,7 +393,7 @@ def txn_entries(path: str, data: bytes) -> tuple[list[AbortedTxn], list[Finding]
     findings: list[Finding] = []
     rest = len(data) % TXN_ENTRY.size
     if rest:
-        what = f"{len(data)} bytes are no whole number of entries of {TXN_ENTRY.size}"
+        what = f"{len(data)} bytes are not a multiple of the entry size, {TXN_ENTRY.size}"
         findings.append(Finding(path, len(data) - rest, -1, what))
     found: list[AbortedTxn] = []
     for i, (version, *fields) in enumerate(TXN_ENTRY.iter_unpack(data[: len(data) - rest])):
@@ -406,7 +406,7 @@ def txn_entries(path: str, data: bytes) -> tuple[list[AbortedTxn], list[Finding]
             findings.append(Finding(path, at, one.last_offset, what))
         elif found and one.last_offset <= found[-1].last_offset:
             what = (
-                f"entry {i} ends at {one.last_offset}, not behind the one before "
+                f"entry {i} ends at {one.last_offset}, not after the one before "
                 f"({found[-1].last_offset})"
             )
             findings.append(Finding(path, at, one.last_offset, what))

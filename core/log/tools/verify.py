@@ -182,7 +182,7 @@ class PartitionCheck:
                     0,
                     state.last_offset,
                     (
-                        f"producer {state.producer_id} is said to have written offset "
+                        f"producer {state.producer_id} has the last offset "
                         f"{state.last_offset}, after the snapshot"
                     ),
                 )

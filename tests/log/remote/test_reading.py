@@ -247,7 +247,7 @@ def test_part_of_a_range_is_refused_and_not_kept(storage: MemoryStorage) -> None
 
     storage.get = partial
     reader = RemoteReader(storage, lambda: "c", index_bytes_max=1 << 20)
-    with pytest.raises(RemoteStorageError, match="bytes from 0 came"):
+    with pytest.raises(RemoteStorageError, match="bytes at 0 were received"):
         reader.read(remote, remote.end_offset, 1 << 40, 1 << 20)
     whole = True
     assert reader.read(remote, remote.end_offset, 1 << 40, 1 << 20).length

@@ -156,9 +156,9 @@ DAMAGE = {
         _file(".index", 0, struct.pack(">i", 3)), ".index", 0, 3, "entry 0 says 3"
     ),
     "index entries out of order": Damage(
-        _file(".index", 8, struct.pack(">i", 1)), ".index", 8, 1, "not behind the one before"
+        _file(".index", 8, struct.pack(">i", 1)), ".index", 8, 1, "not after the previous entry"
     ),
-    "an index of odd size": Damage(_cut(".index", 3), ".index", None, None, "whole number"),
+    "an index of odd size": Damage(_cut(".index", 3), ".index", None, None, "multiple"),
     "an empty index entry before others": Damage(
         _file(".index", 8, bytes(8)), ".index", 8, None, "is empty, but something follows"
     ),
@@ -166,12 +166,12 @@ DAMAGE = {
         _file(".timeindex", 0, struct.pack(">q", NOW + 100)), ".timeindex", 0, None, "entry 0 says"
     ),
     "times out of order": Damage(
-        _file(".timeindex", 12, struct.pack(">q", 1)), ".timeindex", 12, None, "not behind"
+        _file(".timeindex", 12, struct.pack(">q", 1)), ".timeindex", 12, None, "not after"
     ),
     "a time index without its last entry": Damage(
         _cut(".timeindex", 12), ".timeindex", None, None, "is missing"
     ),
-    "a time index of odd size": Damage(_cut(".timeindex", 5), ".timeindex", None, None, "whole"),
+    "a time index of odd size": Damage(_cut(".timeindex", 5), ".timeindex", None, None, "multiple"),
     "an abort that is not listed": Damage(
         _cut(".txnindex", 34), ".txnindex", 0, 33, "aborted at 33, is missing"
     ),
@@ -218,7 +218,7 @@ def test_what_follows_unreadable_bytes_is_checked_all_the_same() -> None:
     _log_byte(8, 80, b"\xff")(disk)
     _log_byte(2, 16, b"\x09")(disk)
     found = [f.what for f in findings(disk) if f.file.endswith(".log")]
-    assert any("where the index knows a batch" in what for what in found)
+    assert any("where the index has a batch" in what for what in found)
     assert any(what.startswith("CRC is") for what in found)
 
 
