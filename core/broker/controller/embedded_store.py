@@ -254,7 +254,12 @@ class EmbeddedStore:
         log = self._opened()
         last = self._leader()
         if last is None or last.epoch != epoch:
-            raise Fenced(f"epoch {epoch} has ended: the last leader is {last}")
+            newer = (
+                f"node {last.controller_id} is the controller of epoch {last.epoch}"
+                if last is not None
+                else "the store names no controller"
+            )
+            raise Fenced(f"epoch {epoch} has ended: {newer}")
         return log
 
     def _close(self) -> None:
