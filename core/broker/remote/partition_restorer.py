@@ -86,6 +86,7 @@ class PartitionRestorer:
             partition.high_watermark = log.state.log_end_offset
             # Without this, the log would begin at its end after a crash.
             await offload(log.log_dir.write_log_start_offsets, directory=log.log_dir.path)
+            partition.is_restored = True
         finally:
             partition.busy = False
             partition.touch()

@@ -91,6 +91,7 @@ class Partition:
         "followers",
         "high_watermark",
         "image",
+        "is_restored",
         "isr",
         "leader_epoch",
         "leads",
@@ -134,6 +135,8 @@ class Partition:
         """The log end when this broker became the leader; the last leader acknowledged no record
         after it (KIP-207)."""
         self.leads = False
+        self.is_restored = False
+        """Whether this broker has restored the log from remote storage since it opened the log."""
         self.busy = False
         """Whether a thread is truncating or restarting the log: until it ends, no other task reads
         or appends."""
@@ -230,12 +233,14 @@ class Partition:
     @property
     def awaits_restore(self) -> bool:
         """Whether the log must still be restored from remote storage. The answer comes from the log
-        on disk, so a broker that dies before the end begins again."""
+        on disk, so a broker that dies before the end begins again. A log whose restored records
+        have all expired looks the same on disk, so it is restored once more, with no records."""
         restored = self.image.restored if self.image is not None else None
         state = self.log.state
         return (
             restored is not None
             and not self.leads
+            and not self.is_restored
             and state.log_start_offset == state.log_end_offset <= restored.end_offset + 1
         )
 

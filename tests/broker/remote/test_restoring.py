@@ -15,7 +15,7 @@ from pk.core.log.remote.restoring import TopicFound, found_topics, producer_id_a
 from pk.core.log.remote.storage import SegmentName
 from pk.core.meta.events import ProducerIdsAllocated
 from pk.core.meta.restored_topics import restore_topics
-from pk.core.values import REMOTE_METADATA_TOPIC, Uuid
+from pk.core.values import NO_LEADER, REMOTE_METADATA_TOPIC, Uuid
 from pk.core.wire.messages.pk_restore_topics import (
     PkRestoreTopicsRequest,
     RestoredConfig,
@@ -211,6 +211,22 @@ class TestTheNewCluster:
             assert start > 0
             assert len([n for n in t.storage.objects if n.startswith(LOST)]) < 3
             assert await t.read(offset=start) == (old.sent[:24] + t.sent)[start:]
+
+    @simulated
+    async def test_leads_again_after_all_that_was_restored_has_expired(self) -> None:
+        objects, _ = await lost_cluster()
+        async with new_cluster(objects) as t:
+            await restore(t)
+            await t.cluster.configure("t", "retention.bytes", "0")
+            await t.turn()
+            await t.cluster.until(lambda: t.starts() == (24, 24, 24))
+            await t.cluster.change(leader=NO_LEADER)
+            await t.cluster.until(lambda: not t.cluster.partition(1).leads)
+            await t.cluster.change(leader=1)
+            await t.cluster.until(lambda: t.cluster.partition(1).leads)
+            assert t.starts() == (24, 24, 24)
+            await t.produce(0)
+            assert await t.read(offset=24) == t.sent
 
     @simulated
     async def test_is_lost_and_restored_as_well(self) -> None:
