@@ -49,7 +49,7 @@ class ClientMetrics(Collector):
         kind = "consumer" if isinstance(client, Consumer | blocking.Consumer) else "producer"
         with self._lock:
             if (kind, name) in self._clients:
-                raise ValueError(f"another {kind} is named {name!r}")
+                raise ValueError(f"another {kind} already has the name {name!r}")
             self._clients[kind, name] = client
         try:
             yield

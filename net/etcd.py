@@ -179,7 +179,7 @@ class EtcdStore:
         block the others.
         """
         assert controller_id == self.controller_id
-        self._end_leadership("it campaigns again")
+        self._end_leadership("this controller campaigns again")
         self._deposed = None
         self.locator.follow()
         if self._had_no_append:
@@ -323,7 +323,7 @@ class EtcdStore:
             return True
         if deposed is None or key.read() != deposed:
             return False
-        logger.warning("controller %d no longer listens; it is deposed", deposed[0])
+        logger.warning("controller %d no longer listens; this node takes its place", deposed[0])
         return True
 
     async def _take_leadership(self, key: LeaderKey, lease: EtcdLease) -> _Leadership | None:
@@ -384,7 +384,7 @@ class EtcdStore:
 
     def _lease_lost(self) -> None:
         self._check_again.set()
-        self._end_leadership("its lease may be over", notify=True)
+        self._end_leadership("its lease may have expired", notify=True)
 
     def _end_leadership(self, why: str, *, notify: bool = False) -> None:
         leadership, self._leadership = self._leadership, None
@@ -403,7 +403,7 @@ class EtcdStore:
         if leadership.epoch != epoch:
             raise Fenced(f"epoch {epoch} is over: this store has {leadership.epoch}")
         if not leadership.lease.is_valid:
-            raise Fenced(f"epoch {epoch} is over: its lease may be over")
+            raise Fenced(f"epoch {epoch} is over: its lease may have expired")
         return leadership
 
     # --- writing

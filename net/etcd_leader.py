@@ -118,7 +118,7 @@ class EtcdLeader:
             try:
                 self._found = key.read()
             except StoreFailed as e:
-                logger.warning("the controller is not known: %s", e)
+                logger.warning("the controller's address could not be read: %s", e)
                 self._found = None
             self._read_once.set()
             for call in list(self.changed):

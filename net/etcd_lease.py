@@ -69,7 +69,7 @@ class EtcdLease:
         try:
             await self._client.call("/v3/lease/revoke", {"ID": self.id}, within_s=within_s)
         except StoreFailed as e:
-            logger.debug("lease %s was not revoked: %s", self.id, e)
+            logger.debug("lease %s could not be revoked: %s", self.id, e)
 
     async def _keep(self) -> None:
         with self._scope:
@@ -81,7 +81,7 @@ class EtcdLease:
                         "/v3/lease/keepalive", {"ID": self.id}, within_s=self._until - sent
                     )
                 except StoreFailed as e:
-                    logger.info("lease %s is not renewed: %s", self.id, e)
+                    logger.info("lease %s could not be renewed: %s", self.id, e)
                     break
                 left_s = int(answer.body.get("TTL", 0))
                 if left_s <= 0:

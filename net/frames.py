@@ -139,7 +139,9 @@ class FrameBuffer:
                 )
             return None
         if size > self.bytes_max:
-            raise ProtocolError(f"a frame of {size} bytes: the limit is {self.bytes_max}")
+            raise ProtocolError(
+                f"a frame of {size} bytes: socket.request.max.bytes is {self.bytes_max}"
+            )
         self._start = end
         return start + 4, end
 

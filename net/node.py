@@ -177,7 +177,9 @@ class Node:
         if given := unsupported_keys(config.static):
             logger.warning("ignored, not implemented: %s", ", ".join(given))
         if unread := config.keys_without_reader:
-            logger.warning("unknown, kept for plug-ins as in Apache Kafka: %s", ", ".join(unread))
+            logger.warning(
+                "unknown config keys, kept for plugins as in Apache Kafka: %s", ", ".join(unread)
+            )
         dirs = await lock_directories(config, self._disk, self._random, holder=this_process())
         listeners: list[BoundListener] = []
         parts: Parts | None = None

@@ -222,7 +222,9 @@ class Server:
         if count >= config.max_connections:
             return self._refuse(host, f"max.connections is {config.max_connections}")
         if count >= self._descriptors:
-            return self._refuse(host, f"all {count} descriptors for connections are in use")
+            return self._refuse(
+                host, f"all {count} file descriptors for connections are in use (ulimit -n)"
+            )
         limit = self._quotas.connections_max(listener)
         if self._by_listener[listener] >= limit:
             return self._refuse(host, f"max.connections of listener {listener} is {limit}")
@@ -236,7 +238,12 @@ class Server:
     def _refuse(self, host: str, why: str) -> bool:
         self._refused += 1
         if trio.current_time() - self._refusal_logged >= REFUSALS_LOGGED_S:
-            logger.warning("%s refused: %s (%d since the last such line)", host, why, self._refused)
+            logger.warning(
+                "connection from %s refused: %s (%d refused since the last such line)",
+                host,
+                why,
+                self._refused,
+            )
             self._refused, self._refusal_logged = 0, trio.current_time()
         return False
 

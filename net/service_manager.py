@@ -49,4 +49,9 @@ class ServiceManager:
                 sock.setblocking(False)
                 sock.sendto(state.encode(), address)
         except OSError as e:
-            logger.warning("%s %s cannot be notified: %s", VARIABLE, self._address, e.strerror)
+            logger.warning(
+                "the service manager (%s %s) cannot be notified: %s",
+                VARIABLE,
+                self._address,
+                e.strerror,
+            )

@@ -108,4 +108,4 @@ class Documents(Struct, frozen=True):
         try:
             return image.apply(events())
         except (ContradictoryEvent, IndexError) as e:
-            raise StoreFailed(f"{self.store}: the metadata log contradicts itself: {e!r}") from e
+            raise StoreFailed(f"{self.store}: the metadata log is inconsistent: {e!r}") from e

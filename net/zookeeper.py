@@ -181,7 +181,7 @@ class ZooKeeperStore:
         block the others.
         """
         assert controller_id == self.controller_id
-        self._end_leadership("it campaigns again")
+        self._end_leadership("this controller campaigns again")
         self._deposed = None
         with failures():
             while True:
@@ -329,7 +329,7 @@ class ZooKeeperStore:
             return
         data = await self._get(f"{self._root}/leader")
         if data is not None and DOCUMENTS.read_leader(data) == deposed:
-            logger.warning("controller %d no longer listens; it is deposed", deposed[0])
+            logger.warning("controller %d no longer listens; this node takes its place", deposed[0])
             path = f"{self._root}/candidates/{first}"
             await self._ignoring(NoNodeError, lambda zk: zk.delete_async(path))
 

@@ -42,7 +42,7 @@ class ZooKeeperLocator:
                         with failures():
                             await self._read()
                     except StoreFailed as e:
-                        logger.debug("looking for the controller without ZooKeeper: %s", e)
+                        logger.debug("cannot ask ZooKeeper for the controller: %s", e)
         return self._found
 
     async def _read(self) -> None:

@@ -234,7 +234,7 @@ class ZooKeeperSession:
         can cause."""
         client = self._client
         if client is not None and client.client_state == KeeperState.CLOSED:
-            logger.error("the client of ZooKeeper at %s stopped; another takes over", self.hosts)
+            logger.error("the client of ZooKeeper at %s stopped; starting another one", self.hosts)
             client.remove_listener(self._state_changed)
             self._client = None
 

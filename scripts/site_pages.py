@@ -76,12 +76,12 @@ def configs() -> str:
         "# Configs",
         "",
         (
-            "Every key, with Kafka's defaults. *Stored only*: it is checked, stored and described, "
-            "and steers nothing, because what"
+            "Every key, with Kafka's defaults. A *stored only* key is checked, stored and shown, "
+            "but has no effect: pk"
         ),
         (
-            "it is for does not exist in pk; a broker names such keys when it starts. Keys that "
-            "begin with `pk.` are pk's own."
+            "does not have the feature that it configures. A broker logs such keys when it starts. "
+            "Keys that begin with `pk.` are pk's own."
         ),
     ]
     for title, table in (

@@ -357,7 +357,7 @@ class Connection:
         except trio.Cancelled:
             pending.abandoned = True
             if pending.on_request is not None and not pending.done:
-                pending.on_request(self._trace(pending, None, 0, "given up without an answer"))
+                pending.on_request(self._trace(pending, None, 0, "canceled before the response"))
                 pending.on_request = None
             raise
 
@@ -442,7 +442,7 @@ class Connection:
                     size = int.from_bytes(small[start : start + 4], "big", signed=True)
                     if not 4 <= size <= self.config.pk_response_max_bytes:
                         raise ProtocolError(
-                            f"an answer of {size} bytes (pk.response.max.bytes is"
+                            f"a response of {size} bytes (pk.response.max.bytes is"
                             f" {self.config.pk_response_max_bytes})"
                         )
                     start += 4
@@ -465,7 +465,7 @@ class Connection:
         except OSError as e:
             return self._error_of_socket(e)
         except EOFError:
-            return self._disconnected("the broker closed the connection inside an answer")
+            return self._disconnected("the broker closed the connection while it sent a response")
         except ProtocolError as e:
             return ProtocolError(f"{self.node.address} does not speak the protocol: {e}")
 
@@ -487,13 +487,13 @@ class Connection:
 
     def _answer(self, frame: bytearray) -> None:
         if not self._unanswered:
-            raise ProtocolError("an answer without a request")
+            raise ProtocolError("a response without a request")
         pending = self._unanswered[0]
         api_key = pending.request.API_KEY
         correlation_id, position = parse_response_header(frame, api_key, pending.version)
         if correlation_id != pending.correlation_id:
             raise ProtocolError(
-                f"an answer to request {correlation_id}, but {pending.correlation_id} was expected"
+                f"a response to request {correlation_id}, not to {pending.correlation_id}"
             )
         # Decode the answer while its request is still in the queue, so that a malformed answer
         # fails this request like the others.
@@ -503,7 +503,7 @@ class Connection:
         else:
             response, end = decode(cls, frame, pending.version, position)
             if end != len(frame):
-                raise ProtocolError(f"{len(frame) - end} bytes beyond the answer's end")
+                raise ProtocolError(f"{len(frame) - end} bytes after the end of the response")
         self._unanswered.popleft()
         self._served = self._served or api_key != API_VERSIONS
         if not self._unanswered:

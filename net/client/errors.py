@@ -164,8 +164,8 @@ class TransactionOutcomeUnknown(ClientError):
     def __init__(self, transactional_id: str, *, commit: bool, cause: Exception) -> None:
         doing = "commit" if commit else "abort"
         super().__init__(
-            f"no answer to the {doing} of a transaction of {transactional_id!r}; whether it took "
-            f"place is unknown ({cause})"
+            f"the coordinator did not confirm the {doing} of a transaction of "
+            f"{transactional_id!r}, which may or may not have taken effect ({cause})"
         )
 
 

@@ -337,7 +337,7 @@ class BrokerFetcher:
             if not chunk.batches:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE,
-                    f"{state.partition} at {state.fetch_offset}: no whole batch in the answer",
+                    f"{state.partition} at {state.fetch_offset}: no complete batch in the response",
                 )
         except KafkaError as e:
             state.not_before = trio.current_time() + self.config.retry_backoff_ms / 1000

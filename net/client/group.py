@@ -402,7 +402,9 @@ class Group:
 
     async def _leave_idle(self) -> None:
         await self.leave()
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "poll was not called in max.poll.interval.ms")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID, "poll was not called within max.poll.interval.ms"
+        )
 
     async def _wait_outside(self) -> None:
         """Wait while the program does not poll: joining would only mean leaving again, with a

@@ -14,7 +14,7 @@ _ANSWER_S: Final = 1.0
 _GREETING_SHOWN_MAX: Final = 60
 _API_VERSIONS: Final = b"\0\0\0\x0c\0\x12\0\0pk\0\x01\0\x02pk"
 """An ApiVersions v0 request with a correlation id of its own."""
-_HTTP: Final = "an HTTP server answers there; a broker's own port is another, 9092 by default"
+_HTTP: Final = "an HTTP server answers there; Kafka brokers use another port, 9092 by default"
 
 _TLS: Final = "it speaks TLS, but this client does not: set security.protocol to SSL or SASL_SSL"
 _PLAINTEXT: Final = (
@@ -43,8 +43,8 @@ async def describe_server(host: str, port: int) -> str | None:
     except (OSError, UnicodeError):
         return None
     return (
-        "it accepts connections but does not answer like Kafka: a broker that hangs, or not a "
-        "broker"
+        "it accepts connections but does not answer like Kafka: the broker hangs, or this is not a "
+        "Kafka broker"
     )
 
 

@@ -345,7 +345,8 @@ class BrokerFetcher:
             version = connection.version_of(acknowledging.ShareAcknowledgeRequest.API_KEY, low=1)
             if renewals and version < 2:
                 error = KafkaError(
-                    ErrorCode.UNSUPPORTED_VERSION, "the broker does not let locks be renewed"
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "renewing a lock needs ShareAcknowledge 2, which the broker does not have",
                 )
                 for partition, entry in queue.items():
                     self._fetcher.events.on_outcome(partition, entry.acknowledgements, error)

@@ -145,7 +145,9 @@ class Transactions:
         if self._sender.fatal is not None:
             raise without_frames(self._sender.fatal)
         if self.open:
-            raise NoTransaction("a transaction is open: a producer has one at a time")
+            raise NoTransaction(
+                "a transaction is already open: a producer can have only one at a time"
+            )
         if self._may_be_open:
             # Records still in flight belong to the old epoch, and their outcome does not concern
             # this transaction.

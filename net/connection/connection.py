@@ -482,7 +482,7 @@ class Connection:
             )
         except TooManyElements as e:
             raise ProtocolError(
-                f"{cls.__name__} names more than {most:,} elements (pk.request.elements.max)"
+                f"{cls.__name__} has more than {most:,} elements (pk.request.elements.max)"
             ) from e
         return request
 
@@ -523,7 +523,9 @@ class Connection:
     def _refuse(self, head: RequestHead, api: Api | None) -> None:
         """Refuse an unknown API or version. Only ApiVersions has an answer for that (KIP-35)."""
         if head.api_key != API_VERSIONS or api is None:
-            raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
+            raise ProtocolError(
+                f"API key {head.api_key} in version {head.api_version} is not supported"
+            )
         self._answers.append(self._responder.unknown_versions(self._context, head, api))
 
     def _park(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:

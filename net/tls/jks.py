@@ -58,7 +58,7 @@ class _Reader:
         """Return the next bytes. Raises StoreError if there are fewer."""
         found = self._data[self.position : self.position + count]
         if count < 0 or len(found) < count:
-            raise StoreError("it ends too soon")
+            raise StoreError("it is truncated")
         self.position += count
         return found
 

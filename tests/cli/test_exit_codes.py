@@ -90,7 +90,10 @@ def test_3_where_no_broker_listens(pk: Run) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(greets, "says 'SSH-2.0-OpenSSH_9.2', so it is not a Kafka broker"), (closes, "not a broker")],
+    [
+        (greets, "says 'SSH-2.0-OpenSSH_9.2', so it is not a Kafka broker"),
+        (closes, "not a Kafka broker"),
+    ],
 )
 def test_3_somebody_else_listens(
     pk: Run,

@@ -39,7 +39,10 @@ def test_a_producer_and_a_consumer_in_one_registry(kafka: Kafka, fresh: Fresh) -
             assert "# TYPE kafka_producer_record_send_total counter" in text
             assert "# TYPE kafka_producer_requests_in_flight gauge" in text
             again = metrics.of(second, "first")
-            with pytest.raises(ValueError, match="another producer is named 'first'"), again:
+            with (
+                pytest.raises(ValueError, match="another producer already has the name 'first'"),
+                again,
+            ):
                 pass
         assert not any("second" in line for line in scrape())
 

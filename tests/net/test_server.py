@@ -283,7 +283,7 @@ async def test_a_request_that_names_more_than_one_may_is_refused_and_the_log_nam
         await caller.send(naming(3001), 9)
         assert await caller.at_end()
         assert await is_served(other)
-    assert "MetadataRequest names more than 3,000 elements (pk.request.elements.max)" in caplog.text
+    assert "MetadataRequest has more than 3,000 elements (pk.request.elements.max)" in caplog.text
 
 
 def test_whether_a_request_is_decoded_in_steps_depends_on_what_it_names(

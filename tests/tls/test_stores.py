@@ -131,7 +131,7 @@ def test_stores_of_java_s_keytool(tmp_path: Path, kind: str) -> None:
         (b"\xff\xfe", "PEM", "is not PEM"),
         (b"-----BEGIN CERTIFICATE-----", "JKS", "set its type"),
         (b"x", "BCFKS", "PEM, PKCS12 and JKS, not BCFKS"),
-        (MAGIC, "JKS", "ends too soon"),
+        (MAGIC, "JKS", "truncated"),
         (MAGIC + b"\0\0\0\x09", "JKS", "version 9"),
         (MAGIC + b"\0\0\0\2\0\0\0\1" + bytes(20), "JKS", "password is wrong"),
     ],

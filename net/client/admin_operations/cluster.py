@@ -182,7 +182,9 @@ class ClusterOperations(AdminBase):
         check(response, "DescribeQuorum")
         partitions = [p for t in response.topics for p in t.partitions]
         if len(partitions) != 1:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "DescribeQuorum named no partition")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, "the DescribeQuorum response has no partition"
+            )
         p = partitions[0]
         check(p, "DescribeQuorum")
         nodes = {

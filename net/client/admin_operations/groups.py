@@ -187,7 +187,7 @@ class GroupOperations(AdminBase):
             for index in indexes:
                 offset = offsets[TopicPartition(topic, index)]
                 if offset.offset < 0:
-                    raise ValueError(f"not an offset to commit: {offset.offset}")
+                    raise ValueError(f"cannot commit offset {offset.offset}: offsets start at 0")
                 commits.append(
                     OffsetCommitRequestPartition(
                         partition_index=index,
