@@ -218,7 +218,7 @@ class Sender:
     def _refuse_rest(self) -> None:
         for record in self._waiting:
             if record.arguments is not None:
-                record.refused(_not_taken())
+                record.refused(_not_accepted())
 
     async def _take(self, records: list[Delivery]) -> None:
         send_nowait = self._client.send_nowait
@@ -261,7 +261,7 @@ class Sender:
         """Wait until the producer has accepted or refused `record`."""
         while record.arguments is not None:
             if self._closed:
-                record.refused(_not_taken())
+                record.refused(_not_accepted())
                 return
             await self._progress.wait()
 
@@ -285,7 +285,7 @@ class Sender:
         self._progress.set()
 
 
-def _not_taken() -> Closed:
+def _not_accepted() -> Closed:
     return Closed("the producer was closed before it took this record")
 
 

@@ -39,21 +39,21 @@ class _Guest:
         """The number of open clients."""
 
         self._nursery: trio.Nursery | None = None
-        self._begun: asyncio.Future[None] | None = None
-        self._over: asyncio.Future[None] | None = None
+        self._started: asyncio.Future[None] | None = None
+        self._ended_future: asyncio.Future[None] | None = None
         self._stop = trio.Event()
 
     async def start(self) -> None:
         """Begin the run, or wait until it has begun."""
-        if self._begun is None:
+        if self._started is None:
             loop = asyncio.get_running_loop()
-            begun = self._begun = loop.create_future()
-            self._over = loop.create_future()
+            started = self._started = loop.create_future()
+            self._ended_future = loop.create_future()
 
             async def main() -> None:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
-                    begun.set_result(None)
+                    started.set_result(None)
                     await self._stop.wait()
 
             trio.lowlevel.start_guest_run(
@@ -63,19 +63,19 @@ class _Guest:
                 done_callback=self._ended,
                 host_uses_signal_set_wakeup_fd=True,
             )
-        await asyncio.shield(self._begun)
+        await asyncio.shield(self._started)
 
     def _ended(self, outcome: Any) -> None:
-        assert self._over is not None
-        if not self._over.done():
-            self._over.set_result(None)
+        assert self._ended_future is not None
+        if not self._ended_future.done():
+            self._ended_future.set_result(None)
         outcome.unwrap()  # an error here is a bug, and asyncio reports it
 
     async def stop(self) -> None:
         """End the run once its tasks have ended."""
-        assert self._over is not None
+        assert self._ended_future is not None
         self._stop.set()
-        await _patiently(self._over)
+        await _wait_shielded(self._ended_future)
 
     def spawn(self, function: Callable[[], Awaitable[None]]) -> None:
         """Run a function as a trio task. It must not raise."""
@@ -116,13 +116,13 @@ async def on_trio(
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
         scope.cancel()
-        await _patiently(ended)
+        await _wait_shielded(ended)
         if not ended.cancelled():
             ended.exception()  # mark the exception as retrieved
         raise
 
 
-async def _patiently(future: asyncio.Future[Any]) -> None:
+async def _wait_shielded(future: asyncio.Future[Any]) -> None:
     """Wait until `future` is done, even if the waiting task is cancelled again."""
     while not future.done():
         try:
@@ -215,7 +215,7 @@ async def opened(manager: AbstractAsyncContextManager[R]) -> AsyncGenerator[R]:
         except asyncio.CancelledError:
             scope.cancel()
             leave.set()
-            await _patiently(closed)
+            await _wait_shielded(closed)
             closed.exception()
             raise
         if not ready.done():
@@ -228,7 +228,7 @@ async def opened(manager: AbstractAsyncContextManager[R]) -> AsyncGenerator[R]:
             raise
         finally:
             leave.set()
-            await _patiently(closed)
+            await _wait_shielded(closed)
             if raised:
                 closed.exception()  # the block's own error is raised
             else:

@@ -27,15 +27,15 @@ class Portal:
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=self._serve, name="pk client", daemon=True)
-        self._begun: Future[tuple[trio.lowlevel.TrioToken, trio.Nursery]] = Future()
+        self._started: Future[tuple[trio.lowlevel.TrioToken, trio.Nursery]] = Future()
         self._stop = trio.Event()
         self._thread.start()
-        self._token, self._nursery = self._begun.result()
+        self._token, self._nursery = self._started.result()
 
     def _serve(self) -> None:
         async def main() -> None:
             async with trio.open_nursery() as nursery:
-                self._begun.set_result((trio.lowlevel.current_trio_token(), nursery))
+                self._started.set_result((trio.lowlevel.current_trio_token(), nursery))
                 await self._stop.wait()
 
         trio.run(main)

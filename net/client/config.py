@@ -219,7 +219,7 @@ _REFUSED: Final[dict[str, tuple[str | None, str]]] = {
 """Known keys that are refused, each with its neutral value, which is accepted (None: there is
 none), and the reason."""
 
-_OWNERS: Final[dict[str, type[ClientConfig]]] = {
+_CONFIG_OWNERS: Final[dict[str, type[ClientConfig]]] = {
     "an admin client": AdminConfig,
     "a producer": ProducerConfig,
     "a consumer": ConsumerConfig,
@@ -283,8 +283,8 @@ def _parse_value(name: str, key: ConfigKey, value: object) -> object:
         parsed = parsed.lower()
         if parsed not in key.one_of:
             raise ConfigError(f"{name}: must be one of {', '.join(key.one_of)}, not {value!r}")
-    if key.check and not key.secret and (wrong := key.check(parsed)):
-        raise ConfigError(f"{name}={value}: {wrong}")
+    if key.check and not key.secret and (problem := key.check(parsed)):
+        raise ConfigError(f"{name}={value}: {problem}")
     return parsed
 
 
@@ -331,9 +331,11 @@ def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
         raise ConfigError(f"{name} is not supported: pk has {has}")
     if name == "bootstrap.servers":
         raise ConfigError("bootstrap.servers: pass the addresses as the first argument")
-    owners = [who for who, other in _OWNERS.items() if name in keys(other)]
+    owners = [owner for owner, other in _CONFIG_OWNERS.items() if name in keys(other)]
     if owners:
-        here = next((who for who, other in _OWNERS.items() if other is cls), "this client")
+        here = next(
+            (owner for owner, other in _CONFIG_OWNERS.items() if other is cls), "this client"
+        )
         raise ConfigError(f"{name} is a key of {' and of '.join(owners)}, not of {here}")
     hint = did_you_mean_key(name, [*keys(cls), *_REFUSED])
     raise ConfigError(f"{name} is not a config key of Kafka's clients{hint}")
@@ -379,9 +381,9 @@ protocol: intervals, timeouts and assignment."""
 def _check_protocol(config: ConsumerConfig, given: Mapping[str, object]) -> None:
     """Refuse keys of the other group protocol, as Java does."""
     if config.joins_by_consumer_protocol:
-        stray = [name for name in _CLASSIC_KEYS if name in given]
-        if stray:
-            raise ConfigError(f"{stray[0]} cannot be set when group.protocol=consumer")
+        foreign = [name for name in _CLASSIC_KEYS if name in given]
+        if foreign:
+            raise ConfigError(f"{foreign[0]} cannot be set when group.protocol=consumer")
     elif config.group_remote_assignor is not None:
         raise ConfigError("group.remote.assignor cannot be set when group.protocol=classic")
 

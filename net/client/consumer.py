@@ -82,7 +82,7 @@ class Consumer:
             cluster, config, self._states, topics=self._topics_watched, on_failure=self._fail
         )
         self._positions = Positions(
-            cluster, config, self._states, on_failure=self._fail, on_found=self._found
+            cluster, config, self._states, on_failure=self._fail, on_found=self._on_positions_found
         )
         self._fetcher = Fetcher(
             cluster,
@@ -90,7 +90,7 @@ class Consumer:
             self._states,
             nursery,
             FetcherEvents(
-                on_news=self._news,
+                on_news=self._wake,
                 on_failure=self._fail,
                 on_out_of_range=self._positions.out_of_range,
                 want_metadata=self._watch.want,
@@ -102,7 +102,7 @@ class Consumer:
             self._group = member(
                 cluster,
                 config,
-                on_news=self._news,
+                on_news=self._wake,
                 on_failure=self._fail,
                 owned=self._owned,
             )
@@ -246,7 +246,7 @@ class Consumer:
             and not self._hides_topics_of(self._pattern)
         ):
             self._topics, self._matched_by_group = None, True
-            self._group.subscribe_pattern(pattern, self._match_here)
+            self._group.subscribe_pattern(pattern, self._match_locally)
         else:
             self._topics = None
             self._match_pattern()
@@ -305,7 +305,7 @@ class Consumer:
         if offset < 0:
             raise ValueError(f"not an offset: {offset}")
         self._state(partition).seek(offset, leader_epoch)
-        self._fetch_soon()
+        self._wake_fetcher()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Continue at the first record of `partitions` (None: all assigned). The offset is looked
@@ -330,7 +330,7 @@ class Consumer:
     def _seek_later(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
         for partition in list(self._states) if partitions is None else partitions:
             self._state(partition).seek_later(timestamp)
-        self._fetch_soon()
+        self._wake_fetcher()
 
     async def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record that `poll` returns. Waits until it is known.
@@ -385,7 +385,7 @@ class Consumer:
         for partition in partitions:
             self._state(partition).paused = False
         self._fetcher.wake()
-        self._news()
+        self._wake()
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
@@ -523,7 +523,7 @@ class Consumer:
         last = self._states.get(self._last_served) if self._last_served is not None else None
         if last is not None and (record := last.take_record()) is not None:
             records.append(record)
-        elif last is None or not last.has_data or self._serve(last, take):
+        elif last is None or not last.has_data or self._take_from(last, take):
             self._take(take)
         self._records_consumed += len(records)
         if self._on_records is not None and records:
@@ -556,7 +556,7 @@ class Consumer:
             committed = False
             while True:
                 event = self._event
-                await self._work_off_group()
+                await self._do_steps()
                 self._raise_failure()
                 committed = committed or self._commits.auto_commit()
                 if any(state.has_data for state in self._states.values()):
@@ -580,10 +580,10 @@ class Consumer:
                 states = states[index + 1 :] + states[: index + 1]
                 break
         for state in states:
-            if not self._serve(state, take):
+            if not self._take_from(state, take):
                 break
 
-    def _serve(self, state: PartitionState, take: Callable[[PartitionState], bool]) -> bool:
+    def _take_from(self, state: PartitionState, take: Callable[[PartitionState], bool]) -> bool:
         """Take from one partition. Returns whether to continue with the next."""
         full_bytes = self.config.max_partition_fetch_bytes
         was_full = state.buffered_bytes >= full_bytes
@@ -595,27 +595,27 @@ class Consumer:
 
     # the group's steps
 
-    async def _work_off_group(self) -> None:
+    async def _do_steps(self) -> None:
         group = self._group
         while group is not None and (step := group.steps.begin()) is not None:
             try:
-                await self._do(step)
+                await self._do_step(step)
             finally:
-                if self._has_done(step):
+                if self._is_done(step):
                     group.steps.finish(step)
                 else:
                     group.steps.put_back(step)
         if group is not None and group.fatal is not None:
             raise without_frames(group.fatal)
 
-    def _has_done(self, step: Step) -> bool:
+    def _is_done(self, step: Step) -> bool:
         """Return whether the partitions are as the step requires, even if the callback failed or
         was cancelled."""
         if step.kind is StepKind.ASSIGN:
             return step.done or self._states.keys() == frozenset(step.partitions)
         return self._states.keys().isdisjoint(step.partitions)
 
-    async def _do(self, step: Step) -> None:
+    async def _do_step(self, step: Step) -> None:
         """Do a step, or the rest of one that was interrupted."""
         wanted = frozenset(step.partitions)
         if step.kind is not StepKind.ASSIGN:
@@ -719,26 +719,26 @@ class Consumer:
                 self._states[partition] = PartitionState(partition)
             if self.cluster.metadata.leader(partition)[0] < 0:
                 self._watch.want()
-        self._fetch_soon()
+        self._wake_fetcher()
 
-    def _fetch_soon(self) -> None:
+    def _wake_fetcher(self) -> None:
         """Start lookups and fetches that are needed now."""
         self._positions.want()
         self._fetcher.follow_leaders()
-        self._news()
+        self._wake()
 
-    def _news(self) -> None:
+    def _wake(self) -> None:
         self._event.set()
         self._event = trio.Event()
 
-    def _found(self) -> None:
+    def _on_positions_found(self) -> None:
         self._fetcher.follow_leaders()
-        self._news()
+        self._wake()
 
     def _fail(self, error: Exception) -> None:
         if self._failure is None:
             self._failure = error
-        self._news()
+        self._wake()
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
@@ -764,7 +764,7 @@ class Consumer:
             pattern.fullmatch(name) for name in INTERNAL_TOPICS
         )
 
-    def _match_here(self) -> None:
+    def _match_locally(self) -> None:
         """Match the pattern in the client, because the coordinator cannot."""
         self._matched_by_group = False
         self._match_pattern()
@@ -805,7 +805,7 @@ class Consumer:
         end = trio.current_time() + _CLOSE_MS / 1000
         try:
             with trio.move_on_at(end - _LEAVE_MS / 1000, shield=True):
-                await self._give_up(commit=commit and self.config.enable_auto_commit)
+                await self._close_group(commit=commit and self.config.enable_auto_commit)
         finally:
             self._closed = True
             with trio.move_on_at(end, shield=True):
@@ -814,7 +814,7 @@ class Consumer:
                     await group.leave()
                 await self._fetcher.close()
 
-    async def _give_up(self, *, commit: bool) -> None:
+    async def _close_group(self, *, commit: bool) -> None:
         """Make the last commit, and call `on_revoked` for the last time, which may commit too."""
         group = self._group
         if group is None:

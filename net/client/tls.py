@@ -78,7 +78,11 @@ async def begin_tls(sock: trio.socket.SocketType, node: Node, config: ClientConf
     except ssl.SSLCertVerificationError as e:
         secured.close()
         raise ConnectFailed(
-            node.address, _untrusted(e), node_id=node.node_id, reached=True, by_config=True
+            node.address,
+            _certificate_problem(e),
+            node_id=node.node_id,
+            reached=True,
+            by_config=True,
         ) from e
     except (ssl.SSLEOFError, ConnectionResetError) as e:
         secured.close()
@@ -125,20 +129,20 @@ _EXPIRED: Final = 10
 """OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 
 
-def _untrusted(error: ssl.SSLCertVerificationError) -> str:
+def _certificate_problem(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code == _EXPIRED:
         return "its certificate, or that of its CA, has expired; renew it (ssl.keystore.location)"
     if error.verify_code == _NOT_YET_VALID:
         return "its certificate, or that of its CA, is not valid yet; check both machines' clocks"
-    said = f"its certificate is not trusted: {error.verify_message.rstrip('.')}"
+    reason = f"its certificate is not trusted: {error.verify_message.rstrip('.')}"
     if "certificate is not valid for" in error.verify_message:
-        return f"{said}; use a host that it names (ssl.endpoint.identification.algorithm)"
-    return f"{said}; set ssl.truststore.location to the certificates of its CA"
+        return f"{reason}; use a host that it names (ssl.endpoint.identification.algorithm)"
+    return f"{reason}; set ssl.truststore.location to the certificates of its CA"
 
 
 def refusal_of(error: ssl.SSLError) -> str:
     """Return why the peer ended TLS."""
-    for reasons, words in _REFUSALS:
+    for reasons, meaning in _REFUSALS:
         if any(reason in (error.reason or "") for reason in reasons):
-            return words
+            return meaning
     return f"the TLS handshake failed: {reason_of(error)}"

@@ -53,13 +53,13 @@ class Watch:
                     await self.cluster.refresh(sorted(topics), allow_auto_topic_creation=create)
             except (KafkaError, ClientError, ProtocolError):
                 self._wanted.set()
-            self._look_for_leaders()
+            self._find_leaders()
             pause_ms = backoff.next_ms()
             if not self._wanted.is_set():
                 backoff.reset()
             await trio.sleep(pause_ms / 1000)
 
-    def _look_for_leaders(self) -> None:
+    def _find_leaders(self) -> None:
         """Refresh while partitions have no leader, unless the topic has an error that a retry
         cannot change."""
         metadata = self.cluster.metadata

@@ -26,7 +26,7 @@ def unreachable(url: str, error: Exception) -> RegistryUnreachable:
     return RegistryUnreachable(f"{url} does not answer: {why[:1].lower()}{why[1:]}")
 
 
-ANSWERED: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")
+RESPONSE_TYPES: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")
 """The response types of a registry, the preferred one first."""
-TAKEN: Final = frozenset({*ANSWERED, "application/octet-stream"})
+ACCEPTED_TYPES: Final = frozenset({*RESPONSE_TYPES, "application/octet-stream"})
 """The body types that a registry accepts. A body without a type counts as the last."""

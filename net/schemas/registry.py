@@ -68,7 +68,7 @@ class Registry:
         self._writer: Writer | None = None
         self._writing = trio.Lock()
         self._leads = trio.Event()
-        self._again = trio.Event()
+        self._must_restart = trio.Event()
 
     @property
     def state(self) -> State:
@@ -127,7 +127,7 @@ class Registry:
                     self._writer = writer
                     self._leads.set()
                     logger.info("%s leads the schema registry", self.own.url)
-                    self._again = trio.Event()
+                    self._must_restart = trio.Event()
                     await self._until_replaced(election)
                     # From here on, changes wait for an election: closing the producer may take
                     # minutes if brokers are down.
@@ -148,7 +148,7 @@ class Registry:
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(watch, election.changed)
-            nursery.start_soon(watch, self._again.wait)
+            nursery.start_soon(watch, self._must_restart.wait)
 
     async def change(self, decide: Callable[[Decider], Decision]) -> tuple[Any, int]:
         """Decide on a change, write it, and wait until it is in the state. Returns the decision's
@@ -171,7 +171,7 @@ class Registry:
                 except BaseException as e:
                     # The change may be in the log but not in the state, from which the next change
                     # would be decided. The next leader will have replayed the whole log.
-                    self._again.set()
+                    self._must_restart.set()
                     election.step_down()
                     if isinstance(e, KafkaError | ClientError):
                         raise errors.RegistryError(

@@ -34,7 +34,7 @@ from pk.net.http.address import address
 from pk.net.http.client import HttpClient
 from pk.net.http.media_types import accepted, media_type
 from pk.net.http.messages import HttpError, Request, Response
-from pk.net.schemas.answers import ANSWERED, CONTENT_TYPE, TAKEN
+from pk.net.schemas.answers import ACCEPTED_TYPES, CONTENT_TYPE, RESPONSE_TYPES
 from pk.net.schemas.election import Identity
 from pk.net.schemas.registry import NotLeader, Registry
 
@@ -115,7 +115,7 @@ class Rest:
                 return _http_error(405, "Method Not Allowed")
             request = asked.request
             sent = request.headers.get("content-type")
-            if request.body and sent is not None and media_type(sent) not in TAKEN:
+            if request.body and sent is not None and media_type(sent) not in ACCEPTED_TYPES:
                 return _http_error(415, "Unsupported Media Type")
             if _answered_with(request) is None:
                 return _http_error(406, "Not Acceptable")
@@ -233,7 +233,7 @@ def _http_error(status: int, reason: str) -> Response:
 def _answered_with(request: Request) -> str | None:
     """Return the media type of the response; None if the client accepts none of the available
     types."""
-    return accepted(request.headers.get("accept"), ANSWERED)
+    return accepted(request.headers.get("accept"), RESPONSE_TYPES)
 
 
 def _text(value: str) -> Response:

@@ -164,13 +164,13 @@ class RangeAssignor:
         if aware:
             self._match_racks(topics, assignment)
         for topic in topics:
-            self._deal(topic, lambda member, partition: True, assignment)
+            self._assign_range(topic, lambda member, partition: True, assignment)
         if aware:
             for given in assignment.values():
                 given.sort()
         return assignment
 
-    def _deal(
+    def _assign_range(
         self, topic: _RangeTopic, may_have: Callable[[str, int], bool], assignment: Assignment
     ) -> None:
         for member in topic.members:
@@ -190,7 +190,7 @@ class RangeAssignor:
             if len(group) > 1:
                 self._match_together(count, group, assignment)
             elif group[0].rack_aware:
-                self._deal(group[0], group[0].rack_matches, assignment)
+                self._assign_range(group[0], group[0].rack_matches, assignment)
 
     def _match_together(
         self, count: int, topics: Sequence[_RangeTopic], assignment: Assignment
@@ -319,7 +319,7 @@ def _assign_sticky(
         return {}, {}
     existing = _existing(partitions, subscriptions)
     ordered = {m: subscriptions[m] for m in hash_map_order(subscriptions)}
-    constrained = Constrained.where_alike(existing, ordered, members, racks or {})
+    constrained = Constrained.if_all_subscribe_alike(existing, ordered, members, racks or {})
     if constrained is not None:
         return constrained.assign(), constrained.moving
     return General(existing, ordered, members, racks or {}).assign(), None

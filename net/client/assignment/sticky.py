@@ -126,9 +126,9 @@ class Constrained:
         self._max = self._min + (self._over_wanted > 0)
         self._over = 0
         """The number of members that have more than the lower quota; at most `_over_wanted` may."""
-        self._below: list[str] = []
+        self._below_quota: list[str] = []
         """Members below the lower quota."""
-        self._exactly: list[str] = []
+        self._at_quota: list[str] = []
         """Members at the lower quota that may get one more."""
         self._revoked: dict[TopicPartition, str] = {}
         """Partition → the member that must revoke it, unless it gets it back."""
@@ -137,7 +137,7 @@ class Constrained:
         """Partition → its new member, for partitions that another member had."""
 
     @classmethod
-    def where_alike(
+    def if_all_subscribe_alike(
         cls,
         topics: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
@@ -155,13 +155,13 @@ class Constrained:
         left = _without(
             _all_partitions({t: self._topics[t] for t in sorted(self._topics)}), assigned
         )
-        self._below.sort()
-        self._exactly.sort()
+        self._below_quota.sort()
+        self._at_quota.sort()
         left = self._racks.fewest_first(left)
         if self._racks.of_member:
-            left = self._deal_near(left)
-        self._deal(left)
-        assert all(len(self._assignment[m]) == self._min for m in self._below)
+            left = self._assign_by_rack(left)
+        self._assign_in_turn(left)
+        assert all(len(self._assignment[m]) == self._min for m in self._below_quota)
         return self._assignment
 
     def _keep_owned(self) -> list[TopicPartition]:
@@ -180,14 +180,14 @@ class Constrained:
                 _discard(near, partition)
             if len(near) < self._min:
                 quota = len(near)
-                self._below.append(member)
+                self._below_quota.append(member)
             elif len(near) >= self._max and self._over < self._over_wanted:
                 quota = self._max
                 self._count_over()
             else:
                 quota = self._min
                 if self._over < self._over_wanted:
-                    self._exactly.append(member)
+                    self._at_quota.append(member)
             self._assignment[member] += near[:quota]
             assigned += near[:quota]
             self._revoked.update(dict.fromkeys(near[quota:], member))
@@ -196,51 +196,51 @@ class Constrained:
     def _count_over(self) -> None:
         self._over += 1
         if self._over == self._over_wanted:
-            self._exactly.clear()
+            self._at_quota.clear()
 
-    def _deal_near(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    def _assign_by_rack(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Assign partitions to nearby members that have room; returns the rest."""
         left: list[TopicPartition] = []
         turn = 0
         for partition in partitions:
-            index = self._racks.next_near(partition, self._below, turn)
+            index = self._racks.next_near(partition, self._below_quota, turn)
             if index >= 0:
-                member = self._below[index]
+                member = self._below_quota[index]
                 count = len(self._assignment[member]) + 1
                 if count >= self._min:
-                    del self._below[index]
+                    del self._below_quota[index]
                     if count < self._max and self._over < self._over_wanted:
-                        self._exactly.append(member)
+                        self._at_quota.append(member)
                 else:
                     index += 1
-                turn = index % len(self._below) if self._below else 0
+                turn = index % len(self._below_quota) if self._below_quota else 0
             else:
-                index = self._racks.next_near(partition, self._exactly, 0)
+                index = self._racks.next_near(partition, self._at_quota, 0)
                 if index < 0:
                     left.append(partition)
                     continue
-                member = self._exactly[index]
+                member = self._at_quota[index]
                 if len(self._assignment[member]) + 1 == self._max:
-                    del self._exactly[index]
+                    del self._at_quota[index]
                     self._count_over()
             self._give(partition, member)
         return left
 
-    def _deal(self, partitions: list[TopicPartition]) -> None:
+    def _assign_in_turn(self, partitions: list[TopicPartition]) -> None:
         """Assign the rest: first up to the lower quota in turn, then one more to members that may
         have it."""
         turn = 0
         for partition in partitions:
-            if not self._below:
-                self._give(partition, self._exactly.pop(0))
+            if not self._below_quota:
+                self._give(partition, self._at_quota.pop(0))
                 self._over += 1
                 continue
-            turn %= len(self._below)
-            member = self._below[turn]
+            turn %= len(self._below_quota)
+            member = self._below_quota[turn]
             self._give(partition, member)
             if len(self._assignment[member]) == self._min:
-                del self._below[turn]
-                self._exactly.append(member)
+                del self._below_quota[turn]
+                self._at_quota.append(member)
             else:
                 turn += 1
 
@@ -330,19 +330,19 @@ class General:
         )
         self._wants = {m: [t for t in s.topics if t in topics] for m, s in subscriptions.items()}
         self._wants_set = {m: frozenset(wanted) for m, wanted in self._wants.items()}
-        self._takers: dict[str, list[str]] = {t: [] for t in topics}
+        self._subscribers: dict[str, list[str]] = {t: [] for t in topics}
         """Topic → the members that want it."""
         for member, wanted in self._wants.items():
             for topic in wanted:
-                self._takers[topic].append(member)
+                self._subscribers[topic].append(member)
         self._has = claims.owned
         self._of = {p: m for m, owned in self._has.items() for p in owned}
         """Partition → its member."""
-        self._earlier = self._earlier_claims(members, claims.generation_max)
+        self._earlier = self._previous_owners(members, claims.generation_max)
         self._movements = _Movements()
         self._all = list(
             _all_partitions(
-                {t: topics[t] for t in sorted(topics, key=lambda t: (len(self._takers[t]), t))}
+                {t: topics[t] for t in sorted(topics, key=lambda t: (len(self._subscribers[t]), t))}
             )
         )
         """All partitions; those that the fewest members want come first."""
@@ -350,7 +350,7 @@ class General:
         self._revokes = False
 
     @staticmethod
-    def _earlier_claims(
+    def _previous_owners(
         members: Mapping[str, Owned], generation_max: int
     ) -> dict[TopicPartition, str]:
         """Map partitions to their former members, from claims older than the last generation."""
@@ -366,7 +366,7 @@ class General:
     def assign(self) -> Assignment:
         """Return the assignment of all members."""
         assigned = self._keep_owned()
-        assigned.sort(key=lambda p: (len(self._takers[p.topic]), p))
+        assigned.sort(key=lambda p: (len(self._subscribers[p.topic]), p))
         left = _without(self._all, assigned) if assigned else self._all
         self._by_size = _BySize(self._has)
         self._balance(left)
@@ -395,19 +395,19 @@ class General:
             self._give(partition, near=False)
 
         # Members without a choice do not take part in the following steps.
-        movable = [p for p in self._all if len(self._takers[p.topic]) >= 2]
-        left = [p for p in left if len(self._takers[p.topic]) >= 2]
+        movable = [p for p in self._all if len(self._subscribers[p.topic]) >= 2]
+        left = [p for p in left if len(self._subscribers[p.topic]) >= 2]
         fixed: Assignment = {}
         for member in self._wants:
-            if not self._takes_part(member):
+            if not self._can_change(member):
                 self._by_size.remove(member)
                 fixed[member] = self._has.pop(member)
 
         before = {m: list(p) for m, p in self._has.items()}
         if not self._revokes:
-            self._level(left)
+            self._reassign_until_stable(left)
         if (
-            self._level(movable)
+            self._reassign_until_stable(movable)
             and not from_nothing
             and _imbalance(self._has) >= _imbalance(before)
         ):
@@ -428,13 +428,15 @@ class General:
                 return True
         return False
 
-    def _most(self, member: str) -> int:
+    def _partitions_max(self, member: str) -> int:
         """Return the most partitions that the member could have."""
         return sum(self._topics[t] for t in self._wants[member])
 
-    def _takes_part(self, member: str) -> bool:
+    def _can_change(self, member: str) -> bool:
         has = self._has[member]
-        return len(has) < self._most(member) or any(len(self._takers[p.topic]) >= 2 for p in has)
+        return len(has) < self._partitions_max(member) or any(
+            len(self._subscribers[p.topic]) >= 2 for p in has
+        )
 
     def _is_balanced(self) -> bool:
         """Return whether no member has two more partitions than another that may take one of
@@ -445,7 +447,7 @@ class General:
         owner = {p: m for m, partitions in has.items() for p in partitions}
         for member in self._by_size:
             count = len(has[member])
-            if count == self._most(member):
+            if count == self._partitions_max(member):
                 continue
             for topic in self._wants[member]:
                 for index in range(self._topics[topic]):
@@ -454,7 +456,7 @@ class General:
                         return False
         return True
 
-    def _level(self, partitions: list[TopicPartition]) -> bool:
+    def _reassign_until_stable(self, partitions: list[TopicPartition]) -> bool:
         """Move partitions from members with more to members with fewer. Returns whether any
         moved."""
         moved_any = False
@@ -478,7 +480,9 @@ class General:
             return True
         # Java first checks the members near the partition, but moves it to the member with the
         # fewest, near or not.
-        if any(limit > len(has[other]) for other in self._takers[partition.topic] if other in has):
+        if any(
+            limit > len(has[other]) for other in self._subscribers[partition.topic] if other in has
+        ):
             target = next(m for m in self._by_size if partition.topic in self._wants_set[m])
             self._move(partition, target)
             return True
