@@ -58,6 +58,6 @@ async def _show_waits(context: Context) -> None:
 
 def _waits_for(nodes: Sequence[Node], passed_s: float, *, through: bool) -> str:
     """`through` means that the broker was to forward the request to the controller."""
-    asked = join([node.who for node in nodes], 3)
+    asked = join([node.label for node in nodes], 3)
     whom = f"the controller, asked through {asked}" if through else asked
     return f"Waiting for {whom}, {passed_s:.0f} s; Ctrl-C stops."

@@ -267,7 +267,7 @@ class Connection:
         """
         api = MESSAGES[api_key]
         theirs = self.api_versions.get(api_key)
-        where = self.node.who
+        where = self.node.label
         if theirs is None:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{where} does not serve {api.name}")
         ours = api.versions
@@ -572,7 +572,7 @@ class Connection:
         name = MESSAGES[late.request.API_KEY].name
         waited_ms = (late.deadline - late.started) * 1000
         self.close(
-            RequestTimedOut(f"{self.node.who} did not answer {name} within {waited_ms:.0f} ms")
+            RequestTimedOut(f"{self.node.label} did not answer {name} within {waited_ms:.0f} ms")
         )
 
     def _closed_by_broker(self) -> str:
@@ -585,13 +585,13 @@ class Connection:
         return "the broker closed the connection"
 
     def _disconnected(self, why: str) -> Disconnected:
-        return Disconnected(f"{self.node.who}: {why}")
+        return Disconnected(f"{self.node.label}: {why}")
 
     def _error_of_socket(self, error: OSError) -> Disconnected:
         if type(error).__module__ == "ssl":
             from pk.net.client.tls import refusal_of
 
-            return TlsRefused(self.node.who, refusal_of(cast(Any, error)))
+            return TlsRefused(self.node.label, refusal_of(cast(Any, error)))
         return self._disconnected(error.strerror or str(error))
 
     async def log_in(self) -> None:

@@ -116,7 +116,7 @@ class ControllerSilent(RequestTimedOut):
     `default.api.timeout.ms`, and may still take effect."""
 
     def __init__(self, nodes: "Sequence[Node]", waited_ms: float, *, changes: bool = False) -> None:
-        names = ", ".join(node.who for node in nodes)
+        names = ", ".join(node.label for node in nodes)
         asked = f", asked through {names}" if names else ""
         super().__init__(f"the controller did not answer within {waited_ms / 1000:g} s{asked}")
         self.nodes = tuple(nodes)

@@ -17,6 +17,6 @@ class Node(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
-    def who(self) -> str:
+    def label(self) -> str:
         """`broker 2 at host:9092`, or only the address if the broker's id is not known yet."""
         return f"broker {self.node_id} at {self.address}" if self.node_id >= 0 else self.address

@@ -173,7 +173,7 @@ def test_who_is_silent_to_several_clients_of_a_session_is_named_once() -> None:
                 admin = await session.admin(Settings(f"127.0.0.1:{port}", {}, given, None))
                 nursery.start_soon(admin.list_topics)
                 assert await trio.to_thread.run_sync(lambda: taken.acquire(timeout=60))
-            names = [node.who for node in session.silent(0)]
+            names = [node.label for node in session.silent(0)]
             nursery.cancel_scope.cancel()
         return names
 
