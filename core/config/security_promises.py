@@ -96,15 +96,13 @@ def _refuse(promises: Mapping[str, str], config: BrokerConfig) -> None:
         return
     if len(promises) == 1:
         ((name, promise),) = promises.items()
-        keys, pronoun = f"{name}: it requires that {promise}", "it"
+        refusal, pronoun = f"{name} is not supported: it requires that {promise}", "it"
     else:
         each = ", ".join(
             f"{name} (it requires that {promise})" for name, promise in promises.items()
         )
-        keys, pronoun = f"these keys: {each}", "them"
-    raise ConfigError(
-        f"pk does not support {keys}. Remove {pronoun}, or ignore {pronoun} with {IGNORE}=true"
-    )
+        refusal, pronoun = f"some keys are not supported: {each}", "them"
+    raise ConfigError(f"{refusal}. Remove {pronoun}, or ignore {pronoun} with {IGNORE}=true")
 
 
 def _promise(config: BrokerConfig, name: str) -> str | None:

@@ -216,7 +216,7 @@ async def test_a_change_names_the_controller_where_who_passes_it_on_answers(
     whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that does not answer anything else either hangs itself."""
-    monkeypatch.setattr(base, "_ASIDE_S", 0.1 if whole else 30)
+    monkeypatch.setattr(base, "_RESPONSE_S", 0.1 if whole else 30)
 
     async def handler(request: Any, version: int) -> Any:
         if not isinstance(request, MetadataRequest):
@@ -265,7 +265,7 @@ async def test_a_controller_that_hangs_is_left_for_who_takes_over(
 ) -> None:
     """A broker that was stopped keeps its connections; once the cluster has put it out, the next
     controller is asked."""
-    monkeypatch.setattr(base, "_LOOK_S", 0.05)
+    monkeypatch.setattr(base, "_LISTED_CHECK_S", 0.05)
     put_out, asked = trio.Event(), 0
 
     async def of_the_first(request: Any, version: int) -> Any:
