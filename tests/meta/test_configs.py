@@ -214,7 +214,7 @@ def test_a_key_that_promises_security_is_refused_by_both_requests() -> None:
     refused += decision.reply.responses
     for one in refused:
         assert one.error_code == INVALID_REQUEST
-        assert f"does not support {name}: it requires that" in one.error_message
+        assert f"{name} is not supported: it requires that" in one.error_message
         assert "hush" not in one.error_message
 
 

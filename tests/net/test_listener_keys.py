@@ -280,7 +280,7 @@ def test_a_listener_s_own_key_is_refused(key: str) -> None:
     names = [listener_key("EXT", key)]
     names += [listener_key("EXT", key, "PLAIN")] if key in MECHANISM_KEYS else []
     for name in names:
-        with pytest.raises(ConfigError, match=f"does not support {name}: it requires that"):
+        with pytest.raises(ConfigError, match=f"{name} is not supported: it requires that"):
             check_security(BrokerConfig(ONE | {name: "x"}))
 
 

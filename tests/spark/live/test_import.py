@@ -107,7 +107,7 @@ def test_rows_become_records_by_expressions(
         mixing = replace(given, key="count(*) OVER (PARTITION BY name)", import_id=fresh("id"))
         import_rows(mixing, spark=spark)
     write_parquet(tmp_path / "rows", 1, 400)
-    with pytest.raises(ImportRefused, match="has changed since rows of it were imported"):
+    with pytest.raises(ImportRefused, match="has changed since some of its rows were imported"):
         import_rows(given, spark=spark)
     assert len(committed(apache, topic, 3)) == 2_500
 
