@@ -200,7 +200,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     size = fields[1] + LENGTH_END
     if not HEADER_BYTES <= size <= left:
         raise CorruptBatch(f"a batch claims {size} bytes, {left} are there")
-    return BatchHeader._make((fields[0], size) + fields[2:])
+    return new_tuple(BatchHeader, (fields[0], size) + fields[2:])
 
 
 def _wrong_magic(magic: int) -> CorruptBatch:
