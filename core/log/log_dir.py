@@ -351,7 +351,9 @@ class LogDir:
         try:
             self.disk.write(f"{self.path}/{name}", checkpoints.format_offsets(written))
         except OSError as e:
-            raise StorageError(self.path, f"write {name}", e) from e
+            error = StorageError(self.path, f"write {name}", e)
+            error.undone = error.is_transient  # the previous file is still there
+            raise error from e
         outdated = self._outdated[name]
         outdated.difference_update([tp for tp in outdated.copy() if tp not in written])
 
