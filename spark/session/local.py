@@ -5,7 +5,7 @@ usually does. The table shows the time in seconds on two cores, for a job of one
 that also uses data sources and runs a stream:
 
     way                                                     one task   with a stream
-    all of what follows                                       4.7           23
+    everything below                                          4.7           23
     without an archive of classes (class_archive.py)          8.3           29
     without the fork server (fork_server.py)                  5.0           32
     without it, from a home with Spark's zip of pyspark       5.7           35

@@ -46,7 +46,7 @@ from pk.core.wire.messages.offset_commit import (
 )
 from pk.net.node import Node
 
-TransactionOperation = Callable[[str | None, Any, int], Any]
+Ask = Callable[[str | None, Any, int], Any]
 """(principal, request, version) → response. None is a super user."""
 
 PATIENCE_S: Final = 60.0
@@ -54,7 +54,7 @@ PATIENCE_S: Final = 60.0
 NOW_MS: Final = 1_700_000_000_000
 
 
-def run(ask: TransactionOperation) -> dict[str, list[Any]]:
+def run(ask: Ask) -> dict[str, list[Any]]:
     """The three answers to each case, by the case's name."""
     names = _prepare(ask)
     ids = {value: f"@{name}" for name, value in names.items()}
@@ -68,7 +68,7 @@ def run(ask: TransactionOperation) -> dict[str, list[Any]]:
     return answers
 
 
-def _settled(ask: TransactionOperation, principal: str, case: Case, names: dict[str, bytes]) -> Any:
+def _settled(ask: Ask, principal: str, case: Case, names: dict[str, bytes]) -> Any:
     """The answer, once no coordinator is loading any more."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -90,7 +90,7 @@ def _until(check: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def _prepare(ask: TransactionOperation) -> dict[str, bytes]:
+def _prepare(ask: Ask) -> dict[str, bytes]:
     made = ask(
         None,
         CreateTopicsRequest(

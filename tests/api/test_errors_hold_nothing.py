@@ -171,8 +171,8 @@ async def beyond_the_end(caller: Caller) -> int:
 
 
 E = ErrorCode
-TransactionOperation = Callable[[Caller], Awaitable[int]]
-REFUSED: dict[str, tuple[TransactionOperation, ErrorCode]] = {
+Ask = Callable[[Caller], Awaitable[int]]
+REFUSED: dict[str, tuple[Ask, ErrorCode]] = {
     "a batch that expands": (lambda c: produce(c, expanding(Codec.ZSTD)), E.MESSAGE_TOO_LARGE),
     "a message that expands": (lambda c: produce(c, wrapper(), 2), E.MESSAGE_TOO_LARGE),
     "no key": (lambda c: produce(c, batch(None), topic="compacted"), E.INVALID_RECORD),

@@ -40,7 +40,7 @@ from pk.core.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 
-TransactionOperation = Callable[[Any, int], Awaitable[Any]]
+Ask = Callable[[Any, int], Awaitable[Any]]
 E = ErrorCode
 BUSY = {
     E.CONCURRENT_TRANSACTIONS,
@@ -65,7 +65,7 @@ class Producer:
 class Conversation:
     """Sends requests and writes down the answers. `topic` has three partitions."""
 
-    def __init__(self, ask: TransactionOperation, prefix: str, topic: str) -> None:
+    def __init__(self, ask: Ask, prefix: str, topic: str) -> None:
         self._ask = ask
         self._prefix = prefix
         self.topic = topic
